@@ -1,0 +1,5 @@
+"""The command `reconciler`."""
+
+
+def main() -> None:
+    """Run the command line."""

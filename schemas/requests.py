@@ -1,0 +1,47 @@
+"""What the meaning asks of the watchers: addresses to watch, transactions to look up, spans to read.
+
+Topics `watchlist.<family>` (compacted, keyed by address) and `requests.<chain>`.
+"""
+
+from __future__ import annotations
+
+from schemas.caip import ChainId
+from schemas.values import Height, Instant, Message, ShortText
+
+
+class WatchAddress(Message, frozen=True):
+    """Watch an address on every configured chain of its family, back to `since`; for ever."""
+
+    family: ShortText
+    address: ShortText
+    since: Instant
+
+
+class LookUpTransaction(Message, frozen=True):
+    """A customer named this transaction. Asked on every configured chain of the family."""
+
+    request: ShortText
+    chain: ChainId
+    tx: ShortText
+
+
+class ReadAgain(Message, frozen=True):
+    """Read these blocks once more and publish what is there; repeats are harmless."""
+
+    request: ShortText
+    chain: ChainId
+    from_height: Height
+    to_height: Height
+    reason: ShortText
+
+
+class ReleaseReorganisation(Message, frozen=True):
+    """A person agrees to a reorganisation deeper than the chain's limit."""
+
+    request: ShortText
+    chain: ChainId
+    actor: ShortText
+    reason: ShortText
+
+
+ChainRequest = LookUpTransaction | ReadAgain | ReleaseReorganisation

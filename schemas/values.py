@@ -1,0 +1,110 @@
+"""Small values that several messages share."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, NewType
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from schemas.amounts import AmountError, BaseUnits, parse_base_units
+
+TransferName = NewType("TransferName", str)
+OrderReference = NewType("OrderReference", str)
+
+#: An aware instant; RFC 3339 on the wire.
+Instant = Annotated[datetime, Meta(tz=True)]
+Height = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
+ShortText = Annotated[str, Meta(max_length=256)]
+LongText = Annotated[str, Meta(max_length=2_000)]
+#: A shop's own name for an order. Printable, so that it can stand in a log, a URL and a statement.
+Reference = Annotated[
+    OrderReference, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:@+~-]+$")
+]
+IdempotencyKey = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+DecimalText = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,77})(\.[0-9]{1,77})?$")]
+
+#: `<chain>/<tx id>/<position>`, position as DESIGN section 5 lists them.
+TransferId = Annotated[
+    TransferName,
+    Meta(
+        pattern=r"^[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}/[^/ ]{1,128}/(out:[0-9]+|log:[0-9]+|value|call:[0-9]+(\.[0-9]+)*|bal:[0-9]+)$"
+    ),
+]
+
+NO_LINES: Final = Raw(b"[]")
+
+
+class Message(Struct, frozen=True, kw_only=True, omit_defaults=False, forbid_unknown_fields=False):
+    """What every message is: frozen, by keyword, and deaf to fields that it does not know."""
+
+
+class BlockRef(Message, frozen=True):
+    """One block. `time` is what the chain wrote in it, not when we saw it."""
+
+    height: Height
+    hash: ShortText
+    time: Instant
+
+
+class ParentRef(Message, frozen=True):
+    """The block that coverage falls back to when its child is retracted."""
+
+    height: Height
+    hash: ShortText
+
+
+class FiatTerms(Message, frozen=True):
+    """What the order costs in the shop's own money, with the rate that the shop fixed.
+
+    Kept as evidence for finance; nothing is ever decided by it.
+    """
+
+    currency: Annotated[str, Meta(pattern=r"^[A-Z]{3}$")]
+    amount: DecimalText
+    rate: DecimalText
+    rate_source: ShortText
+    rate_at: Instant
+
+
+def transfer_id(chain: str, tx: str, position: str) -> TransferName:
+    """Compute a transfer's identity from facts of the chain alone, so that a replay makes the same."""
+    return TransferName(f"{chain}/{tx}/{position}")
+
+
+def split_transfer_id(name: str) -> tuple[str, str, str]:
+    """Give (chain, tx, position) of a transfer id."""
+    chain, tx, position = name.split("/")
+    return chain, tx, position
+
+
+def utc(moment: datetime) -> datetime:
+    """Turn an aware instant to UTC. **Raises**: ValueError for a naive one."""
+    if moment.tzinfo is None:
+        message = f"expected an aware instant, found {moment!r}"
+        raise ValueError(message)
+    return moment.astimezone(UTC)
+
+
+def encode_hook(value: Any) -> Any:
+    """Tell msgspec how our own types look on the wire."""
+    if isinstance(value, BaseUnits):
+        return str(int(value))
+    message = f"no wire form for {type(value).__name__}"
+    raise NotImplementedError(message)
+
+
+def decode_hook(kind: type, value: Any) -> Any:
+    """Tell msgspec how to read our own types. Refusals keep their sentence."""
+    if kind is BaseUnits:
+        if not isinstance(value, str):
+            message = f"expected digits in a string, found {type(value).__name__}"
+            raise msgspec.ValidationError(message)
+        try:
+            return parse_base_units(value)
+        except AmountError as error:
+            raise msgspec.ValidationError(str(error)) from error
+    message = f"no reader for {kind.__name__}"
+    raise NotImplementedError(message)
