@@ -1,0 +1,1 @@
+"""The nouns: policy, order, claim, transfer, status. Pure; imports `schemas` alone."""
