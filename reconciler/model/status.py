@@ -55,6 +55,7 @@ class Status(Message, frozen=True):
     settled: tuple[TransferName, ...] = ()
     confirmed_by: tuple[TransferName, ...] = ()
     ended_at: datetime | None = None
+    ended_as: Phase | None = None
     reversed_at: datetime | None = None
     was_confirmed: bool = False
     claims_seen: int = 0

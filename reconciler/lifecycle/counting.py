@@ -1,0 +1,174 @@
+"""Which transfers count for an order, and what they add up to. Sums are of the order's asset alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from reconciler.model.order import Claim, OrderDecisions, Terms, open_until
+from reconciler.model.status import Moment, Status
+from reconciler.model.transfer import OrderTransfer
+from schemas.codes import Attention, Phase, TransferState
+
+
+class Sums(Struct, frozen=True, kw_only=True):
+    """What counts, by how sure it is, and why the rest does not. **Units**: base units."""
+
+    final: int
+    pending: int
+    counted: tuple[OrderTransfer, ...]
+    late: tuple[OrderTransfer, ...]
+    attention: frozenset[Attention]
+
+    @property
+    def total(self) -> int:
+        """Everything that counts, final or not."""
+        return self.final + self.pending
+
+
+_PENDING = frozenset({TransferState.SEEN, TransferState.INCLUDED})
+_GONE = frozenset({TransferState.DROPPED, TransferState.UNKNOWN})
+
+
+def end_of_open(terms: Terms, claims: tuple[Claim, ...], reversed_at: datetime | None) -> datetime:
+    """Give the end of *open*; a reversed order is open again for as long as a claim would earn."""
+    end = open_until(terms, claims)
+    if reversed_at is None:
+        return end
+    return max(end, reversed_at + timedelta(seconds=terms.policy.claim_extension_s))
+
+
+def is_in_time(
+    terms: Terms, claims: tuple[Claim, ...], transfer: OrderTransfer, end: datetime
+) -> bool:
+    """Tell whether a transfer was first seen in the order's time.
+
+    In the extension only a stable asset, or a transaction named before the deadline that a node
+    knew, is in time.
+    """
+    if transfer.first_time <= terms.deadline:
+        return True
+    if transfer.first_time > end:
+        return False
+    if terms.policy.stable:
+        return True
+    return any(
+        claim.known and claim.tx == transfer.tx and claim.claimed_at <= terms.deadline
+        for claim in claims
+    )
+
+
+def still_pending(terms: Terms, transfer: OrderTransfer, moment: Moment) -> bool:
+    """Tell whether money may still become final by itself.
+
+    A retracted transfer counts as pending until its patience of coverage has passed.
+    """
+    if transfer.state in _PENDING:
+        return True
+    if transfer.state is not TransferState.RETRACTED or transfer.retracted_at is None:
+        return False
+    patience = timedelta(seconds=terms.policy.retracted_patience_s)
+    return moment.decided_until is None or moment.decided_until <= transfer.retracted_at + patience
+
+
+def sum_up(
+    terms: Terms,
+    claims: tuple[Claim, ...],
+    transfers: Sequence[OrderTransfer],
+    decisions: OrderDecisions,
+    moment: Moment,
+    previous: Status | None,
+) -> Sums:
+    """Sort every transfer of the order into counted, late and neither, and add up."""
+    end = end_of_open(terms, claims, previous.reversed_at if previous else None)
+    counted: list[OrderTransfer] = []
+    dust: list[OrderTransfer] = []
+    late: list[OrderTransfer] = []
+    attention: set[Attention] = set()
+    for transfer in transfers:
+        if transfer.state in _GONE:
+            continue
+        refusal = _refusal(terms, transfer)
+        if refusal is not None:
+            attention.add(refusal)
+        elif not _counts_now(terms, claims, transfer, decisions, previous, end):
+            late.append(transfer)
+        elif transfer.share < terms.policy.dust and not transfer.decided:
+            dust.append(transfer)
+        else:
+            counted.append(transfer)
+    counted += _completing_dust(terms, counted, dust, moment)
+    if late:
+        attention.add(Attention.LATE)
+    return Sums(
+        final=sum(t.share for t in counted if t.is_final),
+        pending=sum(t.share for t in counted if still_pending(terms, t, moment)),
+        counted=tuple(counted),
+        late=tuple(late),
+        attention=frozenset(attention),
+    )
+
+
+def _refusal(terms: Terms, transfer: OrderTransfer) -> Attention | None:
+    """Say why a transfer can never count for this order, or None."""
+    if transfer.chain != terms.chain:
+        return Attention.WRONG_NETWORK
+    if transfer.asset != terms.asset:
+        return Attention.WRONG_ASSET
+    if transfer.amount > terms.implausible_above and not transfer.decided:
+        return Attention.IMPLAUSIBLE_AMOUNT
+    return None
+
+
+def _counts_now(
+    terms: Terms,
+    claims: tuple[Claim, ...],
+    transfer: OrderTransfer,
+    decisions: OrderDecisions,
+    previous: Status | None,
+    end: datetime,
+) -> bool:
+    """Tell whether a transfer counts: a person's word, in time and not after an end, or revived."""
+    if transfer.decided:
+        return True
+    in_time = is_in_time(terms, claims, transfer, end)
+    if previous is None or previous.ended_at is None:
+        return in_time
+    if transfer.transfer in previous.settled or transfer.transfer in previous.confirmed_by:
+        return True
+    return _is_revived(terms, transfer, decisions, previous, in_time=in_time)
+
+
+def _is_revived(
+    terms: Terms,
+    transfer: OrderTransfer,
+    decisions: OrderDecisions,
+    previous: Status,
+    *,
+    in_time: bool,
+) -> bool:
+    """Tell whether late money counts after all: only where the price still holds."""
+    if previous.ended_as not in {Phase.EXPIRED, Phase.UNDERPAID}:
+        return False
+    if not (in_time or terms.policy.stable):
+        return False
+    if decisions.revived:
+        return True
+    within_s = terms.policy.late_revive_within_s
+    if within_s is None or previous.ended_at is None:
+        return False
+    return transfer.first_time <= previous.ended_at + timedelta(seconds=within_s)
+
+
+def _completing_dust(
+    terms: Terms, counted: Sequence[OrderTransfer], dust: Sequence[OrderTransfer], moment: Moment
+) -> Sequence[OrderTransfer]:
+    """Give the dust if it completes the sum, else nothing: it is stored and not counted."""
+    if not dust or not counted:
+        return ()
+    alive = [t for t in (*counted, *dust) if t.is_final or still_pending(terms, t, moment)]
+    without = sum(t.share for t in alive if t not in dust)
+    whole = sum(t.share for t in alive)
+    return dust if without < terms.least_enough <= whole else ()
