@@ -1,0 +1,62 @@
+# `make` alone lists every command. Nothing is installed outside the clone but system packages.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+export UV_PYTHON_DOWNLOADS ?= never
+
+BIN := .venv/bin
+SYNCED := .venv/.synced
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup system parts demo test unit lint format bench changelog clean distclean
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(SYNCED) ## Bring uv into the clone and install the locked dependencies into .venv
+
+system: ## Install what the tests' real parts are made of (root or sudo; apt-get)
+	@setup/system.sh
+
+parts: system ## Fetch the real parts of the tests (Kafka, anvil) into .parts
+	@setup/parts.sh
+
+demo: $(SYNCED) ## Show the ten stories in this terminal (ARGS=--once; CHAIN=anvil)
+	@$(BIN)/reconciler demo $(ARGS)
+
+test: setup parts lint ## Everything: set-up, lint, all tests (ARGS goes to pytest)
+	@$(BIN)/pytest $(ARGS)
+
+unit: $(SYNCED) ## Only what needs no real part and no time
+	@$(BIN)/pytest -q tests/unit tests/properties tests/house $(ARGS)
+
+lint: $(SYNCED) ## Format, style, types, rooms, dependencies, spelling: only looks
+	@$(BIN)/ruff format --check -q .
+	@$(BIN)/ruff check -q .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports >.lint-imports.log || { cat .lint-imports.log; exit 1; }
+	@$(BIN)/deptry . 2>.deptry.log || { cat .deptry.log; exit 1; }
+	@$(BIN)/typos
+	@echo "lint: clean"
+
+format: $(SYNCED) ## Format the code and mend what ruff can mend
+	@$(BIN)/ruff format -q .
+	@$(BIN)/ruff check -q --fix .
+
+bench: setup parts ## Measure the budgets (tests/bench), each beside its floor or peer
+	@$(BIN)/pytest -q -s --timeout=0 tests/bench $(ARGS)
+
+changelog: $(SYNCED) ## Show what the fragments in .changes/ will say
+	@$(BIN)/towncrier build --draft --version next
+
+clean: ## Remove caches and builds
+	@rm -rf dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .*.log
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean ## Remove also .venv, .tools and .parts
+	@rm -rf .venv .tools .parts
+
+$(SYNCED): pyproject.toml uv.lock
+	@uv=$$(setup/uv.sh); "$$uv" sync --quiet --locked; touch $@

@@ -1,0 +1,77 @@
+"""Which rooms may know which libraries. Which rooms may know each other is in .importlinter."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+SQL = (
+    "reconciler/storage/",
+    "reconciler/services/",
+    "reconciler/stream/sql",
+    "reconciler/wiring.py",
+)
+KAFKA = ("reconciler/stream/kafka",)
+TALKS_TO_NODES = ("chains/rpc.py", "chains/evm/", "chains/utxo/", "chains/tron/", "chains/solana/")
+SERVES_HTTP = (
+    "chains/devnet/",
+    "reconciler/observability/",
+    "reconciler/api/",
+    "reconciler/webhooks/",
+)
+
+#: library -> the only paths that may import it.
+ONLY_IN: dict[str, tuple[str, ...]] = {
+    "sqlalchemy": SQL,
+    "alembic": ("reconciler/storage/",),
+    "asyncpg": ("reconciler/storage/", "reconciler/stream/sql"),
+    "aiosqlite": ("reconciler/storage/", "reconciler/stream/sql"),
+    "aiokafka": KAFKA,
+    "aiohttp": TALKS_TO_NODES + SERVES_HTTP,
+}
+
+#: Paths that decide: they are handed what they need and give an answer.
+PURE = (
+    "schemas/",
+    "chains/forks.py",
+    "reconciler/model/",
+    "reconciler/matcher/",
+    "reconciler/lifecycle/",
+)
+IMPURE = {"asyncio", "aiohttp", "aiokafka", "sqlalchemy", "socket", "subprocess", "random", "time"}
+
+
+def modules() -> list[str]:
+    return sorted(
+        str(path.relative_to(ROOT))
+        for house in ("reconciler", "chains", "schemas")
+        for path in (ROOT / house).rglob("*.py")
+    )
+
+
+def imports(module: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse((ROOT / module).read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name.partition(".")[0] for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.partition(".")[0]
+
+
+@pytest.mark.parametrize("module", modules())
+def test_module_imports_only_libraries_of_its_room(module: str) -> None:
+    strange = [
+        library
+        for library in imports(module)
+        if library in ONLY_IN and not module.startswith(ONLY_IN[library])
+    ]
+    assert not strange, f"{module} may not import {strange}"
+
+
+@pytest.mark.parametrize("module", [each for each in modules() if each.startswith(PURE)])
+def test_what_decides_is_pure(module: str) -> None:
+    assert IMPURE.isdisjoint(imports(module))

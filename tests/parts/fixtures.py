@@ -1,0 +1,48 @@
+"""The fixtures of the real parts: each is started once, when the first test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.parts.kafka.cluster import KafkaCluster
+from tests.parts.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[KafkaCluster]:
+    """One broker for the whole run. Tests keep apart by `kafka_prefix`."""
+    cluster = KafkaCluster(brokers=1)
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def kafka_prefix() -> str:
+    """What a test puts before its topics, groups and writers, so that no other test sees them."""
+    return f"t{uuid4().hex[:12]}."
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """An empty database of the test's own."""
+    url = postgres_server.new_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite+aiosqlite:///{tmp_path / 'test.db'}"
