@@ -1,0 +1,190 @@
+"""The settings that the processes use: the file's tables, the catalogue, and the routes made of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from chains.catalog import Catalogue, CatalogueError, load_catalogue
+from chains.registry import parse_address
+from reconciler.config.reading import Reader
+from reconciler.config.routes import AddressReader, RouteRefused, make_route
+from reconciler.config.secrets import Secret
+from reconciler.config.tables import SettingsFile
+from reconciler.model.policy import Route
+from reconciler.stream import topics
+from reconciler.stream.promise import TopicSpec
+from schemas.caip import CaipError, ChainName, Family, family_of, parse_chain
+
+SQLITE: Final = "sqlite+aiosqlite"
+POSTGRESQL: Final = "postgresql+asyncpg"
+_DATABASES: Final = (SQLITE, POSTGRESQL)
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Everything that the one who runs the service decides. `file` holds the tables as written."""
+
+    file: SettingsFile
+    catalogue: Catalogue
+    made_routes: dict[str, Route]
+
+    def routes(self) -> dict[str, Route]:
+        """Give the routes by name."""
+        return self.made_routes
+
+    def chains(self) -> list[ChainName]:
+        """Give the configured chains, in the order of the file."""
+        return [ChainName(name) for name in self.file.chains]
+
+    def families(self) -> list[Family]:
+        """Give the families of the configured chains."""
+        return sorted({family_of(chain) for chain in self.chains()})
+
+    def lanes(self) -> dict[ChainName, int]:
+        """Give the number of lanes of each chain."""
+        return {ChainName(name): chain.lanes for name, chain in self.file.chains.items()}
+
+    def reorganisation_limit(self, chain: ChainName) -> int:
+        """Give the number of blocks that a chain's watcher takes back by itself."""
+        own = self.file.chains[chain].reorganisation_limit
+        return own or self.catalogue.chain(chain).reorganisation_limit
+
+    def topic_specs(self) -> list[TopicSpec]:
+        """Give every topic of this service as it has to be set up."""
+        stream = self.file.stream
+        kept = {
+            topics.ORDERS: stream.kept.orders,
+            topics.ORDERS_REJECTED: stream.kept.orders_rejected,
+            topics.PAYMENT_EVENTS: stream.kept.payment_events,
+        }
+        for chain in self.chains():
+            kept[topics.transfers_topic(chain)] = stream.kept.transfers
+            kept[topics.requests_topic(chain)] = stream.kept.requests
+        specs = topics.topic_specs(
+            self.lanes(),
+            self.families(),
+            orders_partitions=stream.orders_partitions,
+            events_partitions=stream.events_partitions,
+        )
+        return [_kept(spec, kept.get(spec.name)) for spec in specs]
+
+
+def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> Settings:
+    """Read a settings file, its catalogue file beside it, and the environment.
+
+    **Raises**: `SettingsError` with one sentence that names the key.
+    """
+    reader = Reader(os.environ if environment is None else environment)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise reader.refusal(str(path), f"cannot be read: {error}") from None
+    return make_settings(text, reader=reader, beside=path.parent)
+
+
+def make_settings(
+    text: str, *, reader: Reader, beside: Path, read_address: AddressReader = parse_address
+) -> Settings:
+    """Make settings of a file's text. `beside` is the folder in which relative paths start."""
+    file = reader.read(text)
+    try:
+        extra = file.catalogue.extra
+        catalogue = load_catalogue(None if extra is None else beside / extra)
+    except (CatalogueError, OSError) as error:
+        raise reader.refusal("catalogue.extra", str(error)) from None
+    _refuse_database(file, reader)
+    _refuse_chains(file, catalogue, reader)
+    routes = _routes(file, catalogue, reader, read_address)
+    return Settings(file=file, catalogue=catalogue, made_routes=routes)
+
+
+def _kept(spec: TopicSpec, kept: timedelta | None) -> TopicSpec:
+    if kept is None:
+        return spec
+    return msgspec.structs.replace(spec, retention_s=int(kept.total_seconds()))
+
+
+def _refuse_database(file: SettingsFile, reader: Reader) -> None:
+    scheme, _, rest = file.database.url.reveal().partition("://")
+    if scheme not in _DATABASES:
+        expected = " or ".join(f"{name}://…" for name in _DATABASES)
+        raise reader.refusal("database.url", f"expected {expected}")
+    if scheme == SQLITE and rest.lstrip("/").partition("?")[0] in {"", ":memory:"}:
+        raise reader.refusal("database.url", "expected a file: memory forgets every payment")
+    if file.stream.kind == "kafka" and not file.stream.bootstrap.strip():
+        raise reader.refusal("stream.bootstrap", "kafka needs at least one host:port")
+
+
+def _refuse_chains(file: SettingsFile, catalogue: Catalogue, reader: Reader) -> None:
+    for name, chain in file.chains.items():
+        path = f'chains."{name}"'
+        try:
+            canonical = parse_chain(name)
+            catalogue.chain(canonical)
+        except (CaipError, CatalogueError) as error:
+            raise reader.refusal(path, str(error)) from None
+        if canonical != name:
+            raise reader.refusal(path, f"is written {canonical}")
+        for key, urls, schemes in (
+            ("rpc", chain.rpc, ("http", "https")),
+            ("ws", chain.ws, ("ws", "wss")),
+        ):
+            _refuse_urls(f"{path}.{key}", urls, schemes, reader)
+
+
+def _refuse_urls(path: str, urls: list[Secret], schemes: tuple[str, str], reader: Reader) -> None:
+    """Refuse what is no URL of a node, without showing it: keys of providers stand in the path."""
+    for number, url in enumerate(urls):
+        try:
+            parts = urlsplit(url.reveal())
+            usable = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise reader.refusal(
+                f"{path}[{number}]", f"expected {schemes[0]}:// or {schemes[1]}://"
+            )
+    if len(set(urls)) != len(urls):
+        raise reader.refusal(path, "names a node twice: a second node has to be another one")
+
+
+def _routes(
+    file: SettingsFile, catalogue: Catalogue, reader: Reader, read_address: AddressReader
+) -> dict[str, Route]:
+    made: dict[str, Route] = {}
+    for number, table in enumerate(file.routes):
+        path = f"routes[{number}] ({table.name})"
+        if table.name in made:
+            raise reader.refusal(f"{path}.name", "another route has this name")
+        try:
+            made[table.name] = make_route(
+                table, catalogue=catalogue, chains=file.chains, read_address=read_address
+            )
+        except RouteRefused as error:
+            raise reader.refusal(f"{path}.{error.key}", str(error)) from None
+    _refuse_families(made, reader, read_address)
+    return made
+
+
+def _refuse_families(
+    routes: Mapping[str, Route], reader: Reader, read_address: AddressReader
+) -> None:
+    """Refuse bytes that are shared in two families: a person could not tell the orders apart."""
+    seen: dict[bytes, tuple[Family, str]] = {}
+    for route in routes.values():
+        if route.shared_address is None:
+            continue
+        raw = read_address(route.chain, route.shared_address).raw
+        family, first = seen.setdefault(raw, (family_of(route.chain), route.name))
+        if family != family_of(route.chain):
+            raise reader.refusal(
+                f"routes ({route.name}).deposit.address",
+                f"route {first} shares the same address on another family, {family}",
+            )

@@ -1,0 +1,198 @@
+"""The settings file as it is written: one struct a table, every default is DESIGN's value.
+
+Texts that need the catalogue to be understood (amounts, assets, addresses) stay texts here and are
+judged in `reconciler.config.routes`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from reconciler.config.secrets import Secret
+from reconciler.kernel.spans import Span, parse_span
+
+Positive = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[int, Meta(ge=0)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9-]*$")]
+
+
+class Table(Struct, frozen=True, kw_only=True):
+    """What every table is. Unknown keys are refused before one is made."""
+
+
+class Database(Table, frozen=True):
+    """Where we remember."""
+
+    url: Secret
+    busy_timeout: Span = parse_span("5s")
+    connections: Annotated[int, Meta(ge=1, le=100)] = 10
+
+
+class Kept(Table, frozen=True):
+    """How long each topic keeps its messages."""
+
+    orders: Span = parse_span("14d")
+    orders_rejected: Span = parse_span("14d")
+    requests: Span = parse_span("7d")
+    transfers: Span = parse_span("30d")
+    payment_events: Span = parse_span("90d")
+
+
+class Stream(Table, frozen=True):
+    """What carries messages between processes."""
+
+    kind: Literal["sql", "kafka"] = "sql"
+    bootstrap: str = "localhost:9092"
+    prefix: Annotated[str, Meta(max_length=64, pattern=r"^([a-z0-9][a-z0-9.-]*)?$")] = ""
+    poll_interval: Span = parse_span("250ms")
+    orders_partitions: Annotated[int, Meta(ge=1, le=100)] = 3
+    events_partitions: Annotated[int, Meta(ge=1, le=100)] = 6
+    kept: Kept = Kept()
+
+
+class Server(Table, frozen=True):
+    """Where a process answers `/healthz`, `/readyz` and `/metrics`."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8080
+
+
+class Health(Table, frozen=True):
+    """When a process says that it is not ready."""
+
+    head_age_max: Span = parse_span("5m")
+    lane_stuck_after: Span = parse_span("60s")
+
+
+class Log(Table, frozen=True):
+    """What is logged."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class CatalogueFile(Table, frozen=True):
+    """Chains and assets beside those that we ship."""
+
+    extra: str | None = None
+
+
+class Watch(Table, frozen=True):
+    """How watchers read chains."""
+
+    identify_every: Span = parse_span("60s")
+    watermark_every: Span = parse_span("1s")
+    watermark_again_every: Span = parse_span("30s")
+    back_scan_max: Span = parse_span("24h")
+    requests_again: Span = parse_span("24h")
+
+
+class Intake(Table, frozen=True):
+    """How facts and commands are applied."""
+
+    batch_max: Annotated[int, Meta(ge=1, le=1_000)] = 250
+    batch_shared_max: Annotated[int, Meta(ge=1, le=1_000)] = 50
+    sweep_max: Annotated[int, Meta(ge=1, le=1_000)] = 200
+    unknown_reference_patience: Span = parse_span("10m")
+    uncovered_patience: Span = parse_span("2m")
+    look_ups_per_minute: Annotated[int, Meta(ge=1, le=6_000)] = 60
+    lines_bytes_max: Annotated[int, Meta(ge=2, le=262_144)] = 16_384
+    dust_report_every: Span = parse_span("24h")
+
+
+class Relay(Table, frozen=True):
+    """How events leave."""
+
+    shards: Annotated[int, Meta(ge=1, le=64)] = 1
+    batch_max: Annotated[int, Meta(ge=1, le=5_000)] = 500
+
+
+class Chain(Table, frozen=True):
+    """One chain and the nodes through which we see it."""
+
+    rpc: Annotated[list[Secret], Meta(min_length=1, max_length=16)]
+    ws: Annotated[list[Secret], Meta(max_length=16)] = field(default_factory=list)
+    start_at: NotNegative | None = None
+    lanes: Annotated[int, Meta(ge=1, le=64)] = 1
+    poll_interval: Span = parse_span("2s")
+    request_timeout: Span = parse_span("20s")
+    requests_per_second: Annotated[int, Meta(ge=1, le=10_000)] = 50
+    requests_at_once: Annotated[int, Meta(ge=1, le=256)] = 8
+    reorganisation_limit: Positive | None = None
+
+
+class Derived(Table, frozen=True, tag="derived", tag_field="mode"):
+    """One address an order, from an extended public key."""
+
+    xpub: Secret
+
+
+class Given(Table, frozen=True, tag="given", tag_field="mode"):
+    """The shop sends an address with each order."""
+
+
+class Shared(Table, frozen=True, tag="shared", tag_field="mode"):
+    """One address for many orders, told apart by reserved amounts. `step` is in the asset."""
+
+    address: str
+    step: str
+    steps_max: Annotated[int, Meta(ge=1, le=100_000)] = 999
+
+
+class Tier(Table, frozen=True):
+    """How deep is final up to an amount. `up_to` is in the asset; the last tier has none."""
+
+    up_to: str | None = None
+    depth: NotNegative | None = None
+    rule: Literal["finalized"] | None = None
+
+
+class Tolerance(Table, frozen=True):
+    """How much too little still confirms, and how much too much needs a person; in the asset."""
+
+    under: str = "0"
+    under_max: str | None = None
+    excess_max: str = "0"
+
+
+class RouteTable(Table, frozen=True):
+    """One way to pay. Spans that are None take the chain's own default."""
+
+    name: Name
+    asset: str
+    deposit: Derived | Given | Shared
+    finality: Annotated[list[Tier], Meta(min_length=1, max_length=10)]
+    tolerance: Tolerance = Tolerance()
+    minimum: str | None = None
+    quote: Span = parse_span("60m")
+    claim_extension: Span = parse_span("20m")
+    claim_extension_known: Span = parse_span("20m")
+    claim_patience: Span = parse_span("20m")
+    late: str = "review"
+    grace: Span = parse_span("30d")
+    retracted_patience: Span | None = None
+    pending_patience: Span | None = None
+    flag_by_address: bool = True
+    flag_by_reserved_amount: bool = True
+    claims_max: Annotated[int, Meta(ge=0, le=20)] = 3
+    implausible_times: Annotated[int, Meta(ge=2, le=1_000_000)] = 100
+    coinbase_depth: Annotated[int, Meta(ge=101)] = 101
+    closed: bool = False
+
+
+class SettingsFile(Table, frozen=True):
+    """The whole file."""
+
+    database: Database
+    chains: Annotated[dict[str, Chain], Meta(min_length=1, max_length=64)]
+    routes: Annotated[list[RouteTable], Meta(min_length=1, max_length=1_000)]
+    stream: Stream = Stream()
+    server: Server = Server()
+    health: Health = Health()
+    log: Log = Log()
+    catalogue: CatalogueFile = CatalogueFile()
+    watch: Watch = Watch()
+    intake: Intake = Intake()
+    relay: Relay = Relay()

@@ -1,0 +1,77 @@
+import itertools
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from reconciler.config.reading import Reader, settings_paths
+from reconciler.config.tables import SettingsFile
+
+EXAMPLE = Path(__file__).parents[3] / "deploy" / "settings.example.toml"
+
+#: `derived` is refused for now; the example shows only what works.
+NOT_YET = {"routes[].deposit.xpub"}
+
+
+def paths_in(value, path=""):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            below = f"{path}.{key}" if path else key
+            yield from paths_in(inner, ("chains.*" if path == "chains" else below))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for inner in value:
+            yield from paths_in(inner, f"{path}[]")
+    else:
+        yield path
+
+
+def everything():
+    """The example with its commented-out settings, which are written `#key = value`."""
+    return tomllib.loads(re.sub(r"(?m)^#(?=[a-z_]+ = )", "", EXAMPLE.read_text()))
+
+
+def test_every_setting_of_the_code_stands_in_the_example_and_no_other():
+    known = set(settings_paths(msgspec.inspect.type_info(SettingsFile))) - NOT_YET
+    shown = set(paths_in(everything())) - {"routes[].deposit.mode"}
+    assert shown == known
+
+
+def test_every_setting_has_a_sentence_above_it():
+    lines = EXAMPLE.read_text().splitlines()
+    explained = set()
+    for above, line in itertools.pairwise(lines):
+        key = re.match(r"#?([a-z_]+) = ", line)
+        if key and above.startswith("# ") and above.endswith((".", "….")):
+            explained.add(key[1])
+            explained.update(re.findall(r"`([a-z_]+)`", above))
+    leaves = {path.rpartition(".")[2].removesuffix("[]") for path in paths_in(everything())}
+    assert leaves - explained == set()
+
+
+def test_the_example_shows_the_defaults():
+    file = Reader({"DATABASE_PASSWORD": "secret", "NODE_A_KEY": "secret"}).read(EXAMPLE.read_text())
+    route, chain = file.routes[0], file.chains["eip155:1"]
+    shown = [file, file.database, file.stream.kept, chain, route]
+    shown += [getattr(file, name) for name in SECTIONS]
+    for table in shown:
+        for field in msgspec.structs.fields(type(table)):
+            if field.required or f"{type(table).__name__}.{field.name}" in SHOWN_OTHERWISE:
+                continue
+            assert getattr(table, field.name) == field_default(field), field.name
+
+
+SECTIONS = ["stream", "server", "health", "log", "catalogue", "watch", "intake", "relay"]
+#: What has no default that could stand in a file, or where an example says more than the default.
+SHOWN_OTHERWISE = {
+    "Chain.ws",
+    "Chain.start_at",
+    "RouteTable.tolerance",
+    "RouteTable.minimum",
+    "RouteTable.retracted_patience",
+    "RouteTable.pending_patience",
+}
+
+
+def field_default(field):
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
