@@ -1,0 +1,1 @@
+"""EVM chains: client (talks), parse (pure), roots (pure), address (pure), source (the port)."""

@@ -1,0 +1,136 @@
+from pathlib import Path
+
+import pytest
+from eth_utils.address import is_checksum_address
+
+from chains.catalog import Catalogue, CatalogueError, load_catalogue
+from chains.evm.address import COIN_MIRRORS
+from chains.registry import contract_of
+from schemas.caip import AssetName, ChainName, asset_reference
+
+SHIPPED = load_catalogue()
+
+#: chain, coin number, symbols of every listed token
+EXPECTED = [
+    ("eip155:1", 60, ["USDC", "USDT"]),
+    ("eip155:10", 60, ["USDC", "USDC.e", "USDT", "USDT0"]),
+    ("eip155:56", 9006, ["USDC", "USDT"]),
+    ("eip155:100", 700, ["USDC", "USDC.e", "USDT"]),
+    ("eip155:137", 966, ["USDC", "USDC.e", "USDT"]),
+    ("eip155:8453", 60, ["USDC", "USDT", "USDbC"]),
+    ("eip155:42161", 60, ["USDC", "USDC.e", "USDT"]),
+    ("eip155:43114", 9005, ["USDC", "USDC.e", "USDT", "USDT.e"]),
+]
+
+
+@pytest.mark.parametrize(("chain", "coin", "symbols"), EXPECTED)
+def test_every_chain_has_its_coin_first_and_every_real_contract(chain, coin, symbols):
+    found = SHIPPED.assets_of(ChainName(chain))
+    assert found[0].id == f"{chain}/slip44:{coin}"
+    assert sorted(asset.symbol for asset in found[1:]) == symbols
+
+
+def test_no_other_chain_is_shipped():
+    assert sorted(SHIPPED.chains) == sorted(chain for chain, _, _ in EXPECTED)
+
+
+def test_decimals_are_18_on_bsc_and_6_elsewhere():
+    tokens = [
+        asset for chain in SHIPPED.chains for asset in SHIPPED.assets_of(chain) if not asset.is_coin
+    ]
+    assert tokens
+    for asset in tokens:
+        assert asset.decimals == (18 if asset.chain == "eip155:56" else 6), asset.id
+        assert asset.dust_base_units == 10**asset.decimals // 100
+        assert asset.amount_max_base_units == 10**asset.decimals * 10**9
+
+
+def test_contracts_are_written_with_their_checksum_and_mirror_no_coin():
+    for chain in SHIPPED.chains:
+        for asset in SHIPPED.assets_of(chain)[1:]:
+            assert is_checksum_address(asset_reference(asset.name_id)), asset.id
+            assert contract_of(asset.name_id) not in COIN_MIRRORS
+
+
+def test_polygon_can_take_back_what_it_once_took_back():
+    polygon = SHIPPED.chain(ChainName("eip155:137"))
+    assert polygon.reorganisation_limit >= 200
+    assert polygon.least_depth >= 200
+    assert polygon.receipts_root == "without_bridge_receipts"
+
+
+def test_every_row_says_where_it_comes_from_and_when():
+    for entry in SHIPPED.chains.values():
+        assert entry.source
+        assert entry.verified_at == "2026-11-30"
+
+
+MORE = """
+[[chain]]
+id = "eip155:31337"
+name = "Anvil"
+coin = "eip155:31337/slip44:1"
+block_time_s = "1"
+least_depth = 1
+reorganisation_limit = 64
+clock_slack_s = 5
+finalized = true
+test_chain = true
+source = "a test"
+verified_at = "2026-11-30"
+
+[[asset]]
+id = "eip155:31337/slip44:1"
+symbol = "ETH"
+name = "Test ether"
+decimals = 18
+asset_class = "volatile"
+dust = "1"
+amount_max = "1000000000000000000000000"
+source = "a test"
+verified_at = "2026-11-30"
+"""
+
+
+def test_a_shop_adds_its_own_chain_by_a_file(tmp_path: Path):
+    file = tmp_path / "more.toml"
+    file.write_text(MORE)
+    found = load_catalogue(file)
+    assert found.chain(ChainName("eip155:31337")).test_chain
+    assert found.asset(AssetName("eip155:31337/slip44:1")).decimals == 18
+    assert len(found.chains) == len(SHIPPED.chains) + 1
+
+
+def test_rows_may_be_added_and_never_replaced(tmp_path: Path):
+    file = tmp_path / "more.toml"
+    file.write_text(MORE.replace("31337", "1"))
+    with pytest.raises(CatalogueError, match="eip155:1: not canonical, or listed twice"):
+        load_catalogue(file)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("decimals = 18", "decimals = -1", "decimals"),
+        ('dust = "1"', 'dust = "0"', "dust must be above zero"),
+        ('dust = "1"', 'dust = "0.5"', "dust"),
+        ("least_depth = 1", "least_depth = 0", "least_depth"),
+        ('name = "Anvil"', 'name = "Anvil"\nsurprise = 1', "surprise"),
+        ('coin = "eip155:31337/slip44:1"', 'coin = "eip155:31337/slip44:2"', "its coin"),
+        ("[[chain]]", "[[chain]", "more.toml"),
+    ],
+)
+def test_an_impossible_row_is_refused_by_name(tmp_path: Path, old, new, message):
+    file = tmp_path / "more.toml"
+    file.write_text(MORE.replace(old, new))
+    with pytest.raises(CatalogueError, match=message):
+        load_catalogue(file)
+
+
+def test_unknown_chains_and_assets_are_errors_with_the_name_in_them():
+    empty = Catalogue([], [])
+    with pytest.raises(CatalogueError, match="eip155:1 is not"):
+        empty.chain(ChainName("eip155:1"))
+    with pytest.raises(CatalogueError, match="slip44:60 is not"):
+        empty.asset(AssetName("eip155:1/slip44:60"))
+    assert empty.assets_of(ChainName("eip155:1")) == []
