@@ -1,0 +1,75 @@
+"""Positions of lanes, and the time up to which `orders` was applied.
+
+A position moves by compare-and-swap in the transaction of its effects: whoever held an old one loses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import func, select, update
+
+from reconciler.storage.bulk import upsert
+from reconciler.storage.tables import positions
+from reconciler.storage.unit_of_work import Work
+from schemas.values import Message
+
+
+class PositionMovedError(Exception):
+    """Somebody else applied this lane since we took it: seek to the stored position again."""
+
+
+class _Row(Message, frozen=True):
+    lane: str
+    next_offset: int
+
+
+async def position(work: Work, lane: str) -> int | None:
+    """Give the offset to read next, or None for a lane that was never applied."""
+    found = await work.connection.execute(
+        select(positions.c.next_offset).where(positions.c.lane == lane)
+    )
+    value = found.scalar_one_or_none()
+    return None if value is None else int(value)
+
+
+async def advance(work: Work, lane: str, *, held: int | None, next_offset: int) -> None:
+    """Move a position from what we hold to what comes next. The first statement of a batch.
+
+    **Raises**: `PositionMovedError` when it is not where we left it.
+    """
+    if held is None:
+        if await position(work, lane) is not None:
+            message = f"lane {lane}: expected no position, found one"
+            raise PositionMovedError(message)
+        await upsert(
+            work.connection, positions, [_Row(lane=lane, next_offset=next_offset)], keys=("lane",)
+        )
+        return
+    moved = await work.connection.execute(
+        update(positions)
+        .where(positions.c.lane == lane, positions.c.next_offset == held)
+        .values(next_offset=next_offset)
+    )
+    if moved.rowcount != 1:
+        message = f"lane {lane}: expected position {held}, found another"
+        raise PositionMovedError(message)
+
+
+async def mark_inbox(work: Work, lane: str, *, until: datetime) -> None:
+    """Note that everything of an `orders` lane up to this record time was applied."""
+    await work.connection.execute(
+        update(positions).where(positions.c.lane == lane).values(inbox_until=until)
+    )
+
+
+async def inbox_until(work: Work, lanes: Sequence[str]) -> datetime | None:
+    """Give the time up to which all `orders` lanes were applied; None if one never was."""
+    found = await work.connection.execute(
+        select(func.count(positions.c.inbox_until), func.min(positions.c.inbox_until)).where(
+            positions.c.lane.in_(list(lanes))
+        )
+    )
+    count, least = found.one()
+    return least if count == len(lanes) else None

@@ -1,0 +1,332 @@
+"""Reads of the services: by key, in bulk, as row structs. What is decided on is read after its lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, Select, Table, and_, or_, select, tuple_
+
+from reconciler.storage import rows, tables
+from reconciler.storage.unit_of_work import Work
+
+R = TypeVar("R", bound=Struct)
+
+#: Bound parameters of one statement: SQLite allows 32,766, PostgreSQL's wire 32,767.
+_KEYS_MAX: Final = 5_000
+
+
+def columns_of(table: Table, kind: type[Struct]) -> list[Any]:
+    """Give the table's columns that a row struct has, in its order."""
+    return [table.c[field] for field in kind.__struct_fields__]
+
+
+async def fetch(work: Work, kind: type[R], statement: Select[Any]) -> list[R]:
+    """Run a select whose columns are the struct's fields."""
+    found = await work.connection.execute(statement)
+    names = kind.__struct_fields__
+    return [kind(**dict(zip(names, row, strict=True))) for row in found]
+
+
+async def _by_keys(
+    work: Work, kind: type[R], table: Table, column: Any, keys: Iterable[Any]
+) -> list[R]:
+    wanted = sorted(set(keys))
+    found: list[R] = []
+    for start in range(0, len(wanted), _KEYS_MAX):
+        statement = select(*columns_of(table, kind)).where(
+            column.in_(wanted[start : start + _KEYS_MAX])
+        )
+        found += await fetch(work, kind, statement)
+    return found
+
+
+async def lock_addresses(
+    work: Work, keys: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], rows.AddressRow]:
+    """Lock address rows in (family, key) order in one statement, and read them."""
+    wanted = sorted(set(keys))
+    found: list[rows.AddressRow] = []
+    table = tables.addresses
+    for start in range(0, len(wanted), _KEYS_MAX):
+        chunk = wanted[start : start + _KEYS_MAX]
+        statement = (
+            select(*columns_of(table, rows.AddressRow))
+            .where(_address_in(table, chunk))
+            .order_by(table.c.family, table.c.key)
+            .with_for_update(key_share=True)
+        )
+        found += await fetch(work, rows.AddressRow, statement)
+    return {(row.family, row.key): row for row in found}
+
+
+def _address_in(table: Table, keys: Sequence[tuple[str, str]]) -> ColumnElement[bool]:
+    families = {family for family, _ in keys}
+    if len(families) == 1:
+        return and_(
+            table.c.family == next(iter(families)), table.c.key.in_([key for _, key in keys])
+        )
+    return tuple_(table.c.family, table.c.key).in_(list(keys))
+
+
+async def lanes(work: Work, names: Iterable[str]) -> dict[str, rows.LaneRow]:
+    """Read lanes by name."""
+    table = tables.lanes
+    found = await _by_keys(work, rows.LaneRow, table, table.c.lane, names)
+    return {row.lane: row for row in found}
+
+
+async def orders(work: Work, references: Iterable[str]) -> dict[str, rows.OrderRow]:
+    """Read orders by reference."""
+    table = tables.orders
+    found = await _by_keys(work, rows.OrderRow, table, table.c.reference, references)
+    return {row.reference: row for row in found}
+
+
+async def orders_of_purchases(work: Work, purchases: Iterable[str]) -> list[rows.OrderRow]:
+    """Read every order of these purchases."""
+    table = tables.orders
+    return await _by_keys(work, rows.OrderRow, table, table.c.purchase, purchases)
+
+
+async def transfers(work: Work, ids: Iterable[str]) -> dict[str, rows.TransferRow]:
+    """Read transfers by id."""
+    table = tables.transfers
+    found = await _by_keys(work, rows.TransferRow, table, table.c.transfer, ids)
+    return {row.transfer: row for row in found}
+
+
+async def transfers_of_txs(work: Work, chain: str, txs: Iterable[str]) -> list[rows.TransferRow]:
+    """Read every transfer of these transactions of one chain."""
+    wanted = sorted(set(txs))
+    table = tables.transfers
+    found: list[rows.TransferRow] = []
+    for start in range(0, len(wanted), _KEYS_MAX):
+        chunk = wanted[start : start + _KEYS_MAX]
+        found += await fetch(
+            work,
+            rows.TransferRow,
+            select(*columns_of(table, rows.TransferRow)).where(
+                table.c.chain == chain, table.c.tx.in_(chunk)
+            ),
+        )
+    return found
+
+
+async def shares_of_orders(work: Work, references: Iterable[str]) -> list[rows.ShareRow]:
+    """Read what was given to these orders."""
+    table = tables.shares
+    return await _by_keys(work, rows.ShareRow, table, table.c.order_ref, references)
+
+
+async def shares_of_transfers(work: Work, ids: Iterable[str]) -> list[rows.ShareRow]:
+    """Read to whom these transfers were given."""
+    table = tables.shares
+    return await _by_keys(work, rows.ShareRow, table, table.c.transfer, ids)
+
+
+async def transfers_above(work: Work, lane: str, height: int) -> list[rows.TransferRow]:
+    """Read a lane's transfers that stand in blocks above a height."""
+    table = tables.transfers
+    return await fetch(
+        work,
+        rows.TransferRow,
+        select(*columns_of(table, rows.TransferRow)).where(
+            table.c.lane == lane,
+            table.c.height > height,
+            table.c.state.in_(["included", "final"]),
+        ),
+    )
+
+
+async def line_hashes(work: Work, lane: str, heights: Iterable[int]) -> dict[int, str]:
+    """Read the live watermarks' hashes at these heights of a lane."""
+    wanted = sorted(set(heights))
+    table = tables.lane_log
+    found: dict[int, str] = {}
+    for start in range(0, len(wanted), _KEYS_MAX):
+        statement = select(table.c.height, table.c.hash).where(
+            table.c.lane == lane,
+            table.c.height.in_(wanted[start : start + _KEYS_MAX]),
+            table.c.live,
+            table.c.kind == "watermark",
+        )
+        for height, block_hash in await work.connection.execute(statement):
+            found[int(height)] = str(block_hash)
+    return found
+
+
+async def live_watermark_at_or_below(work: Work, lane: str, height: int) -> rows.LaneLogRow | None:
+    """Read the highest live watermark that is not above a height."""
+    table = tables.lane_log
+    found = await fetch(
+        work,
+        rows.LaneLogRow,
+        select(*columns_of(table, rows.LaneLogRow))
+        .where(
+            table.c.lane == lane,
+            table.c.height <= height,
+            table.c.live,
+            table.c.kind == "watermark",
+        )
+        .order_by(table.c.height.desc(), table.c.seq.desc())
+        .limit(1),
+    )
+    return found[0] if found else None
+
+
+async def first_watermark(
+    work: Work,
+    lane: str,
+    *,
+    after_seq: int,
+    height: int | None,
+    finalized_height: int | None,
+    time: datetime | None,
+) -> rows.LaneLogRow | None:
+    """Read the first watermark applied after a point that passes any of the given limits."""
+    table = tables.lane_log
+    passed: list[ColumnElement[bool]] = []
+    if height is not None:
+        passed.append(table.c.height >= height)
+    if finalized_height is not None:
+        passed.append(table.c.finalized_height >= finalized_height)
+    if time is not None:
+        passed.append(table.c.decided_until > time)
+    if not passed:
+        return None
+    found = await fetch(
+        work,
+        rows.LaneLogRow,
+        select(*columns_of(table, rows.LaneLogRow))
+        .where(
+            table.c.lane == lane,
+            table.c.seq > after_seq,
+            table.c.kind == "watermark",
+            or_(*passed),
+        )
+        .order_by(table.c.seq)
+        .limit(1),
+    )
+    return found[0] if found else None
+
+
+async def live_reservations(
+    work: Work, addresses: Iterable[tuple[str, str]]
+) -> list[rows.ReservationRow]:
+    """Read the live reservations of shared addresses."""
+    wanted = sorted(set(addresses))
+    if not wanted:
+        return []
+    table = tables.reservations
+    return await fetch(
+        work,
+        rows.ReservationRow,
+        select(*columns_of(table, rows.ReservationRow)).where(
+            tuple_(table.c.family, table.c.address_key).in_(wanted), table.c.live
+        ),
+    )
+
+
+async def reservations_of_amounts(
+    work: Work, wanted: Iterable[tuple[str, str, str, Any]]
+) -> list[rows.ReservationRow]:
+    """Read the live reservations of exactly these (family, address, asset, amount)."""
+    table = tables.reservations
+    found: list[rows.ReservationRow] = []
+    by_address: dict[tuple[str, str, str], list[Any]] = {}
+    for family, key, asset, amount in wanted:
+        by_address.setdefault((family, key, asset), []).append(amount)
+    for (family, key, asset), amounts in sorted(by_address.items()):
+        found += await fetch(
+            work,
+            rows.ReservationRow,
+            select(*columns_of(table, rows.ReservationRow)).where(
+                table.c.family == family,
+                table.c.address_key == key,
+                table.c.asset == asset,
+                table.c.amount.in_(sorted(set(amounts))),
+                table.c.live,
+            ),
+        )
+    return found
+
+
+async def claims_naming(
+    work: Work, family: str, *, txs: Iterable[str], senders: Iterable[str]
+) -> list[rows.ClaimRow]:
+    """Read the claims that name any of these transactions or senders."""
+    table = tables.claims
+    by_tx, by_sender = sorted(set(txs)), sorted(set(senders))
+    if not by_tx and not by_sender:
+        return []
+    return await fetch(
+        work,
+        rows.ClaimRow,
+        select(*columns_of(table, rows.ClaimRow)).where(
+            table.c.family == family,
+            or_(table.c.tx.in_(by_tx), table.c.sender.in_(by_sender)),
+        ),
+    )
+
+
+async def commands(work: Work, keys: Iterable[str]) -> dict[str, rows.CommandRow]:
+    """Read idempotency keys that were used."""
+    table = tables.commands
+    found = await _by_keys(work, rows.CommandRow, table, table.c.key, keys)
+    return {row.key: row for row in found}
+
+
+async def decisions(work: Work, keys: Iterable[str]) -> dict[str, rows.DecisionRow]:
+    """Read decisions by key."""
+    table = tables.decisions
+    found = await _by_keys(work, rows.DecisionRow, table, table.c.key, keys)
+    return {row.key: row for row in found}
+
+
+async def holds(work: Work) -> dict[str, rows.HoldRow]:
+    """Read all holds; there are few."""
+    found = await fetch(work, rows.HoldRow, select(*columns_of(tables.holds, rows.HoldRow)))
+    return {row.subject: row for row in found}
+
+
+async def exceptions(work: Work, ids: Iterable[str]) -> dict[str, rows.ExceptionRow]:
+    """Read exceptions by id."""
+    table = tables.exceptions
+    found = await _by_keys(work, rows.ExceptionRow, table, table.c.exception, ids)
+    return {row.exception: row for row in found}
+
+
+async def due_orders(work: Work, lane: rows.LaneRow, *, limit: int) -> list[tuple[str, str, str]]:
+    """Find orders of a lane that its latest watermark made due: (reference, family, address key).
+
+    Three index scans, one a kind of limit, oldest first; not locked.
+    """
+    table = tables.orders
+    limits: list[ColumnElement[bool]] = []
+    if lane.height is not None:
+        limits.append(table.c.due_height <= lane.height)
+    limits.append(table.c.due_finalized <= lane.finalized_height)
+    if lane.decided_until is not None:
+        limits.append(table.c.due_time < lane.decided_until)
+    found: dict[str, tuple[str, str, str]] = {}
+    for passed in limits:
+        statement = (
+            select(table.c.reference, table.c.family, table.c.address_key)
+            .where(table.c.lane == lane.lane, table.c.assessed_seq < lane.seq, passed)
+            .order_by(table.c.placed_at, table.c.reference)
+            .limit(limit - len(found))
+        )
+        for reference, family, key in await work.connection.execute(statement):
+            found[reference] = (reference, family, key)
+        if len(found) >= limit:
+            break
+    return list(found.values())
+
+
+async def lane_names(work: Work) -> list[str]:
+    """List every lane that was ever applied."""
+    found = await work.connection.execute(select(tables.lanes.c.lane).order_by(tables.lanes.c.lane))
+    return [row[0] for row in found]

@@ -1,0 +1,264 @@
+"""Rows as the services hold them: one mutable struct a table, fields named as the columns."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from schemas.amounts import BaseUnits
+
+#: Where a hash chain begins.
+NO_HASH = bytes(32)
+
+
+class LaneRow(Struct, kw_only=True):
+    """How far one lane was applied. `seq` orders its last entry among everything applied."""
+
+    lane: str
+    chain: str
+    seq: int = 0
+    height: int | None = None
+    hash: str = ""
+    time: datetime | None = None
+    finalized_height: int = 0
+    decided_until: datetime | None = None
+    log_id: str = ""
+    held: str | None = None
+    heard_at: datetime | None = None
+    journal_hash: bytes = NO_HASH
+
+
+class LaneLogRow(Struct, kw_only=True):
+    """One applied watermark or retraction. `live` until its block is retracted."""
+
+    seq: int
+    lane: str
+    kind: str
+    from_height: int
+    height: int
+    hash: str
+    time: datetime
+    finalized_height: int
+    inbox_until: datetime | None
+    decided_until: datetime | None
+    recorded_at: datetime
+    live: bool
+    key: str
+    value: bytes
+
+
+class AddressRow(Struct, kw_only=True):
+    """An address of ours. `owner` is the order of an own one, None for a shared one.
+
+    `covered` lists the chains on which it was scanned back, `noted` attention codes; both
+    comma-separated.
+    """
+
+    family: str
+    key: str
+    display: str
+    owner: str | None
+    watched_since: datetime
+    covered: str = ""
+    noted: str = ""
+    journal_hash: bytes = NO_HASH
+
+    def is_covered(self, chain: str) -> bool:
+        """Tell whether the address was scanned back on a chain."""
+        return chain in self.covered.split(",")
+
+    def cover(self, chain: str) -> bool:
+        """Note a chain; tells whether it is news."""
+        if self.is_covered(chain):
+            return False
+        self.covered = ",".join(sorted({*filter(None, self.covered.split(",")), chain}))
+        return True
+
+
+class OrderRow(Struct, kw_only=True):
+    """An order's columns and its whole state as one document."""
+
+    reference: str
+    purchase: str | None
+    route: str
+    chain: str
+    asset: str
+    lane: str
+    family: str
+    address_key: str
+    phase: str
+    is_open: bool
+    sequence: int
+    assessed_seq: int
+    due_time: datetime | None
+    due_height: int | None
+    due_finalized: int | None
+    page_token: str
+    placed_at: datetime
+    state: bytes
+    journal_hash: bytes = NO_HASH
+
+
+class ReservationRow(Struct, kw_only=True):
+    """One amount on a shared address, kept for one order until `match_end`."""
+
+    family: str
+    address_key: str
+    chain: str
+    asset: str
+    amount: BaseUnits
+    order_ref: str
+    since: datetime
+    match_end: datetime
+    live: bool = True
+
+
+class TransferRow(Struct, kw_only=True):
+    """One transfer to an address of ours, as the chain has it now, and whose it is."""
+
+    transfer: str
+    chain: str
+    tx: str
+    asset: str
+    family: str
+    address_key: str
+    lane: str
+    sender: str
+    amount: BaseUnits
+    state: str
+    height: int | None
+    block_hash: str | None
+    block_time: datetime | None
+    first_time: datetime
+    heard_at: datetime
+    retracted_at: datetime | None
+    was_final: bool
+    coinbase: bool
+    rule: str
+    reason: str
+    decided: bool
+    rejected_from: str | None
+    disposed: str | None
+    open_kind: str | None
+    tx_total: BaseUnits
+    seq: int
+
+
+class ShareRow(Struct, kw_only=True):
+    """A transfer's part that counts for an order."""
+
+    transfer: str
+    part: int
+    order_ref: str
+    share: BaseUnits
+
+
+class ClaimRow(Struct, kw_only=True):
+    """Who named which transaction or sender, for look-ups from the other side."""
+
+    order_ref: str
+    key: str
+    family: str
+    tx: str | None
+    sender: str | None
+    claimed_at: datetime
+
+
+class CommandRow(Struct, kw_only=True):
+    """An idempotency key that was used, and the digest of what it was used for."""
+
+    key: str
+    digest: bytes
+    reference: str
+    applied_at: datetime
+
+
+class ParkedRow(Struct, kw_only=True):
+    """A command that waits for its order, with the bytes as they came."""
+
+    reference: str
+    lane: str
+    offset: int
+    key: bytes
+    type: str
+    headers: bytes
+    value: bytes
+    recorded_at: datetime
+
+
+class DecisionRow(Struct, kw_only=True):
+    """A person's decision. `before` keeps what an undo puts back."""
+
+    key: str
+    actor: str
+    reason: str
+    action: bytes
+    before: bytes
+    decided_at: datetime
+    undone_by: str | None = None
+
+
+class HoldRow(Struct, kw_only=True):
+    """Verdicts wait on this chain, asset, lane or route."""
+
+    subject: str
+    actor: str
+    reason: str
+    since: datetime
+
+
+class ExceptionRow(Struct, kw_only=True):
+    """The last state of an exception. `settled`: a person closed it while its cause is there."""
+
+    exception: str
+    kind: str
+    subject: str
+    order_ref: str | None
+    transfer: str | None
+    open: bool
+    settled: bool
+    revision: int
+    opened_at: datetime
+    body: bytes
+
+
+class UnreadableRow(Struct, kw_only=True):
+    """A fact that could not be applied, as it came."""
+
+    lane: str
+    offset: int
+    key: bytes
+    type: str
+    headers: bytes
+    value: bytes
+    why: str
+    recorded_at: datetime
+
+
+class JournalRow(Struct, kw_only=True):
+    """One entry. `hash` covers the hash before it in its chain and the body's bytes."""
+
+    seq: int
+    part: int
+    chain_key: str
+    kind: str
+    recorded_at: datetime
+    body: bytes
+    previous_hash: bytes
+    hash: bytes
+
+
+class OutboxRow(Struct, kw_only=True):
+    """A message on its way out, written with what it tells of. `id` is given by the database."""
+
+    shard: int
+    topic: str
+    key: bytes
+    type: str
+    event_id: str
+    headers: bytes
+    value: bytes | None
+    recorded_at: datetime
+    batch: int | None = None
+    sent: bool = False

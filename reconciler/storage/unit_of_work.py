@@ -1,0 +1,151 @@
+"""The unit of work: one use case, one transaction, repeated whole when the database says "again".
+
+Promise. `Store.run(use_case)` opens a transaction, calls `use_case(work)` once, commits, and gives its
+result. On a serialization failure, a deadlock, a busy database or a lost connection it rolls back and
+calls the use case again with a new `Work`: a use case therefore keeps nothing outside `work`, talks to
+nothing else, and begins with what makes a second run harmless (a position moved by compare-and-swap, an
+idempotency key), since a connection may also be lost while it commits. Any other exception rolls back
+and comes out.
+
+Locks, always in this order: lanes, position, idempotency keys, purchases, addresses by (family, key),
+stream heads. What is decided on is read after the lock. PostgreSQL runs READ COMMITTED; a lane is an
+advisory lock, exclusive for the one that applies the lane's facts and shared for everyone whose
+judgement depends on the lane's coverage, so that "which watermark did this order see" has one answer.
+SQLite has no row locks: BEGIN IMMEDIATE makes every unit of work the only one.
+
+Only this file commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from reconciler.storage.engine import is_repeatable
+
+T = TypeVar("T")
+
+ATTEMPTS_MAX: Final = 20
+_BACK_OFF_S: Final = 0.005
+_BACK_OFF_S_MAX: Final = 0.5
+
+_log = structlog.get_logger(__name__)
+
+
+class GaveUpError(Exception):
+    """The database refused the unit of work as often as it may be repeated."""
+
+
+class Work:
+    """An open transaction. Rooms beside this file read and write through `connection`."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self.connection = connection
+        self.after_commit: list[Callable[[], None]] = []
+
+    @property
+    def is_postgresql(self) -> bool:
+        """Tell which database it is; the few places that differ ask this."""
+        return self.connection.dialect.name == "postgresql"
+
+    async def lock_lanes(self, *, exclusive: str | None, shared: Sequence[str] = ()) -> None:
+        """Take the lanes' locks, shared ones in order of name. A no-op on SQLite."""
+        if not self.is_postgresql:
+            return
+        if exclusive is not None:
+            await self.connection.execute(
+                text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_key(exclusive)}
+            )
+        for lane in sorted(set(shared) - {exclusive}):
+            await self.connection.execute(
+                text("SELECT pg_advisory_xact_lock_shared(:key)"), {"key": _lock_key(lane)}
+            )
+
+    async def lock_name(self, name: str) -> None:
+        """Take an exclusive lock on a name (an idempotency key, a purchase) until the end."""
+        if self.is_postgresql:
+            await self.connection.execute(
+                text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_key(name)}
+            )
+
+    async def next_seqs(self, count: int) -> Sequence[int]:
+        """Draw rising numbers that order what is applied. Draw after the locks, never before.
+
+        Whoever waits for a lock of ours draws later, so the numbers order conflicting units of work as
+        the locks did.
+        """
+        if count == 0:
+            return ()
+        if self.is_postgresql:
+            found = await self.connection.execute(
+                text("SELECT nextval('applied_seq') FROM generate_series(1, :count)"),
+                {"count": count},
+            )
+            return sorted(row[0] for row in found)
+        found = await self.connection.execute(
+            text(
+                "INSERT INTO counters (name, value) VALUES ('applied_seq', :count) "
+                "ON CONFLICT (name) DO UPDATE SET value = value + :count RETURNING value"
+            ),
+            {"count": count},
+        )
+        last = int(found.scalar_one())
+        return range(last - count + 1, last + 1)
+
+
+class Store:
+    """The database, as the services see it."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        self.outbox_written = asyncio.Event()
+
+    async def run(self, use_case: Callable[[Work], Awaitable[T]], *, name: str = "") -> T:
+        """Do a use case in one transaction. **Raises**: `GaveUpError`, or what the use case raises."""
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                return await self._once(use_case)
+            except (DBAPIError, ConnectionError) as error:
+                if not is_repeatable(error):
+                    raise
+                _log.info(
+                    "unit_of_work_repeated", use_case=name, attempt=attempt, error=str(error)[:200]
+                )
+                pause_s = min(_BACK_OFF_S * 2**attempt, _BACK_OFF_S_MAX)
+                await asyncio.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 jitter, no secret
+        message = f"the database refused {name or 'a unit of work'} {ATTEMPTS_MAX} times"
+        raise GaveUpError(message)
+
+    async def read(self, query: Callable[[Work], Awaitable[T]]) -> T:
+        """Run a query that writes nothing, without the writers' lock."""
+        async with self.engine.connect() as connection:
+            quiet = await connection.execution_options(begin_mode="DEFERRED")
+            return await query(Work(quiet))
+
+    async def _once(self, use_case: Callable[[Work], Awaitable[T]]) -> T:
+        async with self.engine.connect() as connection:
+            work = Work(connection)
+            async with connection.begin():
+                if work.is_postgresql:
+                    await connection.execute(text("SET LOCAL lock_timeout = '10s'"))
+                result = await use_case(work)
+        for done in work.after_commit:
+            done()
+        return result
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.engine.dispose()
+
+
+def _lock_key(name: str) -> int:
+    """Compute a signed 64-bit key; two names that share one only wait for each other."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
