@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
+from chains import registry
 from chains.addresses import Address, AddressError
-from chains.catalog import Asset, AssetClass, Catalogue, ChainEntry
+from chains.catalog import Asset, AssetClass, Catalogue, CatalogueError, ChainEntry
 from reconciler.config.tables import Chain, Derived, RouteTable, Shared, Tier
 from reconciler.config.tables import Tolerance as ToleranceTable
 from reconciler.kernel.percents import format_percent, is_percent, parse_percent_ppm
@@ -34,7 +35,7 @@ from schemas.amounts import (
 )
 from schemas.caip import AssetName, CaipError, ChainName, parse_asset
 
-AddressReader = Callable[[ChainName, str], Address]
+AddressReader = Callable[[Asset, str], Address]
 
 #: Where one block says little, what left a block is waited for longer, and so is what is pending.
 #: Source: DESIGN section 7, "Verdicts only at a watermark" and "Clock".
@@ -54,6 +55,16 @@ class RouteRefused(ValueError):
     def __init__(self, key: str, sentence: str) -> None:
         super().__init__(sentence)
         self.key = key
+
+
+def deposit_address(asset: Asset, text: str) -> Address:
+    """Read an address at which this asset can be received.
+
+    **Raises**: `AddressError`; `CatalogueError` for a chain that no code here reads.
+    """
+    address = registry.parse_address(asset.chain, text)
+    registry.check_deposit_address(asset, address)
+    return address
 
 
 def make_route(
@@ -79,7 +90,7 @@ def make_route(
         mode="shared" if shared else "given",
         policy=_policy(table, asset, catalogue.chain(asset.chain)),
         minimum=_minimum(table.minimum, asset),
-        shared_address=_shared_address(shared, asset.chain, read_address) if shared else None,
+        shared_address=_shared_address(shared, asset, read_address) if shared else None,
         step=_step(shared, asset) if shared else None,
         steps_max=shared.steps_max if shared else 0,
         closed=table.closed,
@@ -270,10 +281,10 @@ def _minimum(text: str | None, asset: Asset) -> BaseUnits:
     return minimum
 
 
-def _shared_address(deposit: Shared, chain: ChainName, read_address: AddressReader) -> str:
+def _shared_address(deposit: Shared, asset: Asset, read_address: AddressReader) -> str:
     try:
-        return read_address(chain, deposit.address).display
-    except AddressError as error:
+        return read_address(asset, deposit.address).display
+    except (AddressError, CatalogueError) as error:
         raise RouteRefused("deposit.address", str(error)) from None
 
 

@@ -13,9 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from chains.catalog import Catalogue, CatalogueError, load_catalogue
-from chains.registry import parse_address
 from reconciler.config.reading import Reader
-from reconciler.config.routes import AddressReader, RouteRefused, make_route
+from reconciler.config.routes import AddressReader, RouteRefused, deposit_address, make_route
 from reconciler.config.secrets import Secret
 from reconciler.config.tables import SettingsFile
 from reconciler.model.policy import Route
@@ -90,7 +89,7 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
 
 
 def make_settings(
-    text: str, *, reader: Reader, beside: Path, read_address: AddressReader = parse_address
+    text: str, *, reader: Reader, beside: Path, read_address: AddressReader = deposit_address
 ) -> Settings:
     """Make settings of a file's text. `beside` is the folder in which relative paths start."""
     file = reader.read(text)
@@ -169,19 +168,19 @@ def _routes(
             )
         except RouteRefused as error:
             raise reader.refusal(f"{path}.{error.key}", str(error)) from None
-    _refuse_families(made, reader, read_address)
+    _refuse_families(made, catalogue, reader, read_address)
     return made
 
 
 def _refuse_families(
-    routes: Mapping[str, Route], reader: Reader, read_address: AddressReader
+    routes: Mapping[str, Route], catalogue: Catalogue, reader: Reader, read_address: AddressReader
 ) -> None:
     """Refuse bytes that are shared in two families: a person could not tell the orders apart."""
     seen: dict[bytes, tuple[Family, str]] = {}
     for route in routes.values():
         if route.shared_address is None:
             continue
-        raw = read_address(route.chain, route.shared_address).raw
+        raw = read_address(catalogue.asset(route.asset), route.shared_address).raw
         family, first = seen.setdefault(raw, (family_of(route.chain), route.name))
         if family != family_of(route.chain):
             raise reader.refusal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from chains.addresses import Address, AddressError
+from chains.catalog import Asset
 from reconciler.config.reading import Reader
 from reconciler.config.settings import Settings, make_settings
 
@@ -84,10 +85,12 @@ finality = [{{ up_to = "50", depth = 3 }}, {{ rule = "finalized" }}]
 """
 
 
-def read_any_address(chain: str, text: str) -> Address:
+def read_any_address(asset: Asset, text: str) -> Address:
     """Read 0x… without its checksum: rules about addresses have tests of their own."""
     if len(text) != 42:
-        raise AddressError("address_malformed", f"expected an address of {chain}, found {text!r}")
+        raise AddressError(
+            "address_malformed", f"expected an address of {asset.chain}, found {text!r}"
+        )
     return Address(raw=bytes.fromhex(text[2:]), key=text.lower(), display=text)
 
 

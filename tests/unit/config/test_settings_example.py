@@ -4,11 +4,14 @@ import tomllib
 from pathlib import Path
 
 import msgspec
+import pytest
 
+from reconciler.config import SettingsError, load_settings
 from reconciler.config.reading import Reader, settings_paths
 from reconciler.config.tables import SettingsFile
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "settings.example.toml"
+ENVIRONMENT = {"DATABASE_PASSWORD": "hunter2", "NODE_A_KEY": "hunter2"}
 
 #: `derived` is refused for now; the example shows only what works.
 NOT_YET = {"routes[].deposit.xpub"}
@@ -49,8 +52,31 @@ def test_every_setting_has_a_sentence_above_it():
     assert leaves - explained == set()
 
 
+def test_the_example_loads():
+    settings = load_settings(EXAMPLE, ENVIRONMENT)
+    assert set(settings.routes()) == {"usdt-ethereum", "usdc-ethereum"}
+    assert settings.routes()["usdc-ethereum"].mode == "shared"
+    assert "hunter2" not in repr(settings)
+
+
+def test_a_shared_address_with_a_wrong_checksum_is_refused(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text(EXAMPLE.read_text().replace("0xd8dA6BF2", "0xD8dA6BF2"))
+    with pytest.raises(SettingsError, match=r"usdc-ethereum\).deposit.address: .*checksum"):
+        load_settings(path, ENVIRONMENT)
+
+
+def test_a_token_cannot_be_received_at_its_own_contract(tmp_path):
+    path = tmp_path / "settings.toml"
+    contract = "0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48"
+    shared = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
+    path.write_text(EXAMPLE.read_text().replace(shared, contract))
+    with pytest.raises(SettingsError, match=r"usdc-ethereum\)\.deposit\.address: .*contract"):
+        load_settings(path, ENVIRONMENT)
+
+
 def test_the_example_shows_the_defaults():
-    file = Reader({"DATABASE_PASSWORD": "secret", "NODE_A_KEY": "secret"}).read(EXAMPLE.read_text())
+    file = Reader(ENVIRONMENT).read(EXAMPLE.read_text())
     route, chain = file.routes[0], file.chains["eip155:1"]
     shown = [file, file.database, file.stream.kept, chain, route]
     shown += [getattr(file, name) for name in SECTIONS]
