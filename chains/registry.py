@@ -27,6 +27,15 @@ def parse_address(chain: ChainName, text: str) -> Address:
     return evm_address.parse(text)
 
 
+def raw_of_key(chain: ChainName, key: str) -> bytes:
+    """Give an address's bytes from the canonical key that we wrote ourselves: no hashing.
+
+    A watcher reads a million of them at its start. **Raises**: `AddressError`, `CatalogueError`.
+    """
+    _require_known(chain)
+    return evm_address.raw_of_key(key)
+
+
 def check_deposit_address(asset: Asset, address: Address) -> None:
     """Refuse an address at which this asset would be lost: the token's own contract.
 

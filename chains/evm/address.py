@@ -33,6 +33,7 @@ COIN_MIRRORS: Final = frozenset(
 _SYSTEM_PREFIX: Final = bytes(18)
 
 _SHAPE: Final = re.compile(r"0[xX][0-9a-fA-F]{40}", re.ASCII)
+_KEY: Final = re.compile(r"0x[0-9a-f]{40}", re.ASCII)
 _HEX: Final = re.compile(r"(0[xX])?[0-9a-fA-F]*", re.ASCII)
 #: Bitcoin, Litecoin and their test networks write segwit outputs this way (BIP 173, BIP 350).
 _BECH32: Final = re.compile(r"(bc|tb|bcrt|ltc|tltc|rltc)1[02-9ac-hj-np-z]{6,87}", re.IGNORECASE)
@@ -65,6 +66,14 @@ def refuse_own_contract(address: Address, contract: bytes) -> None:
     if address.raw == contract:
         sentence = f"{address.display} is the token's own contract; money sent there is lost"
         raise AddressError("address_malformed", sentence)
+
+
+def raw_of_key(key: str) -> bytes:
+    """Read a key back: `0x` and 40 lower-case hex digits. **Raises**: `AddressError`."""
+    if not _KEY.fullmatch(key):
+        sentence = f"expected 0x and 40 lower-case hex digits, found {key[:100]!r}"
+        raise AddressError("address_malformed", sentence)
+    return bytes.fromhex(key[2:])
 
 
 def from_bytes(raw: bytes) -> Address:

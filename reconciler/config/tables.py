@@ -86,7 +86,7 @@ class Watch(Table, frozen=True):
     watermark_every: Span = parse_span("1s")
     watermark_again_every: Span = parse_span("30s")
     back_scan_max: Span = parse_span("24h")
-    requests_again: Span = parse_span("24h")
+    requests_again: Span = parse_span("1h")
 
 
 class Intake(Table, frozen=True):

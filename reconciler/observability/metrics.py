@@ -87,6 +87,12 @@ WATCH_FACTS: Final = _counter("watch_facts_total", ("chain", "kind"), "Facts pub
 WATCH_REQUESTS: Final = _counter(
     "watch_requests_total", ("chain", "kind"), "Requests taken, by kind."
 )
+WATCH_UNREADABLE: Final = _counter(
+    "watch_unreadable_total", ("chain", "topic"), "Messages to the watcher that cannot be read."
+)
+WATCH_LOG_FAILURES: Final = _counter(
+    "watch_log_failures_total", ("chain",), "Times the watcher could not use the log."
+)
 WATCH_PUBLISH_DURATION: Final = _histogram(
     "watch_publish_duration_seconds", ("chain",), "From a step in hand to its commit."
 )

@@ -29,10 +29,10 @@ async def run_until_stopped(jobs: Mapping[str, Job], *, stop: asyncio.Event | No
     try:
         await _run(jobs, stop)
     except BaseExceptionGroup as errors:
-        alone = _alone(errors)
-        if alone is None:
+        failures = leaves(errors)
+        if len(failures) > 1:
             raise
-        raise alone from alone.__cause__
+        raise failures[0] from failures[0].__cause__
     finally:
         _listen_no_more(loop)
 
@@ -65,9 +65,8 @@ def _listen_no_more(loop: asyncio.AbstractEventLoop) -> None:
         loop.remove_signal_handler(number)
 
 
-def _alone(errors: BaseExceptionGroup[BaseException]) -> BaseException | None:
-    """Give the one error of a group, however deep it lies; None when there are several."""
-    if len(errors.exceptions) != 1:
-        return None
-    inner = errors.exceptions[0]
-    return _alone(inner) if isinstance(inner, BaseExceptionGroup) else inner
+def leaves(error: BaseException) -> list[BaseException]:
+    """Give the errors of a group, however deep they lie; an error outside a group is its own."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for inner in error.exceptions for leaf in leaves(inner)]

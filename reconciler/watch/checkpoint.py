@@ -1,0 +1,109 @@
+"""Where the last run stopped, read back from the end of the chain's first lane.
+
+Every lane carries every watermark, so one lane tells all. Reads the log; writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from chains.port import Checkpoint
+from reconciler.stream.promise import Lane, Record, Stream
+from reconciler.stream.topics import transfers_topic
+from schemas.caip import ChainName
+from schemas.codec import decode_as
+from schemas.envelope import from_headers
+from schemas.facts import BlockRetracted, TransactionLookedUp, Watermark
+
+#: Offsets read in one go on the way back.
+CHUNK_OFFSETS: Final = 2_000
+#: A header list longer than this helps nobody; a reorganisation below it needs a person anyway.
+WATERMARKS_MAX: Final = 20_000
+#: Where the chain has no finality of its own, so many times the limit is read back.
+LIMITS_BACK: Final = 4
+
+_Read = Watermark | BlockRetracted | TransactionLookedUp
+_KINDS: Final[dict[str, type[_Read]]] = {
+    kind.__name__: kind for kind in (Watermark, BlockRetracted, TransactionLookedUp)
+}
+
+
+class Tail(Struct, frozen=True, kw_only=True):
+    """What the end of the log says: the checkpoint, and the requests answered since its start."""
+
+    checkpoint: Checkpoint | None
+    answered: frozenset[str]
+
+
+async def read_tail(stream: Stream, chain: ChainName, *, reorganisation_limit: int) -> Tail:
+    """Read back from the end of lane 0 until a watermark at or below the finalized height.
+
+    The checkpoint is None when no watermark is kept. **Raises**: `StreamUnavailable`.
+    """
+    lane = Lane(transfers_topic(chain), 0)
+    first, end = await stream.bounds(lane)
+    facts: deque[Watermark | BlockRetracted] = deque()
+    answered: set[str] = set()
+    while end > first:
+        start = max(first, end - CHUNK_OFFSETS)
+        found = [_fact(record) for record in await _read(stream, lane, start, end)]
+        facts.extendleft(
+            fact for fact in reversed(found) if isinstance(fact, Watermark | BlockRetracted)
+        )
+        answered.update(fact.request for fact in found if isinstance(fact, TransactionLookedUp))
+        if _reaches_far_enough(standing_watermarks(facts), reorganisation_limit):
+            break
+        end = start
+    standing = standing_watermarks(facts)
+    checkpoint = Checkpoint(watermarks=standing) if standing else None
+    return Tail(checkpoint=checkpoint, answered=frozenset(answered))
+
+
+def standing_watermarks(facts: Iterable[Watermark | BlockRetracted]) -> list[Watermark]:
+    """Give the watermarks that hold after these facts, oldest first.
+
+    A retraction takes its block's watermark away. A watermark of the newest block again takes its
+    place. A lower one without a retraction answers `ReadAgain` and moves nothing.
+    """
+    standing: list[Watermark] = []
+    for fact in facts:
+        if isinstance(fact, BlockRetracted):
+            if standing and standing[-1].hash == fact.hash:
+                standing.pop()
+        elif not standing or fact.height > standing[-1].height:
+            standing.append(fact)
+        elif fact.height == standing[-1].height and fact.hash == standing[-1].hash:
+            standing[-1] = fact
+    return standing[-WATERMARKS_MAX:]
+
+
+def _reaches_far_enough(standing: list[Watermark], reorganisation_limit: int) -> bool:
+    if not standing:
+        return False
+    last = standing[-1]
+    floor = last.finalized_height or last.height - LIMITS_BACK * reorganisation_limit
+    return standing[0].height <= floor or len(standing) >= WATERMARKS_MAX
+
+
+async def _read(stream: Stream, lane: Lane, start: int, end: int) -> list[Record]:
+    """Read the records of a span of offsets."""
+    found: list[Record] = []
+    while start < end:
+        batch = await stream.read(lane, from_offset=start, records_max=CHUNK_OFFSETS)
+        found.extend(record for record in batch.records if record.offset < end)
+        if batch.next_offset <= start:
+            break
+        start = batch.next_offset
+    return found
+
+
+def _fact(record: Record) -> _Read | None:
+    """Read what matters here; facts about addresses are passed over without decoding."""
+    kind = _KINDS.get(from_headers(record.headers, default_time=record.time).type)
+    if kind is None or record.value is None:
+        return None
+    return decode_as(kind, record.value)

@@ -1,0 +1,166 @@
+import asyncio
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chains.port import Step
+from reconciler.kernel import ManualClock
+from reconciler.stream.promise import Lane
+from reconciler.stream.topics import topic_specs, transfers_topic
+from reconciler.watch import checkpoint
+from reconciler.watch.checkpoint import read_tail, standing_watermarks
+from reconciler.watch.publishing import messages_of
+from schemas.facts import LookedUpState, TransactionLookedUp
+from tests.parts.memory_stream import MemoryLog, MemoryStream
+from tests.parts.scripted_loop import (
+    CHAIN,
+    NOON,
+    address_number,
+    retracted,
+    seen,
+    watermark,
+)
+
+LANE = Lane(transfers_topic(CHAIN), 0)
+
+
+async def log_of(*steps, lanes=1, marker_holes=False):
+    log = MemoryLog(ManualClock(NOON), marker_holes=marker_holes)
+    log.create(topic_specs({CHAIN: lanes}, ["eip155"]))
+    stream = MemoryStream(log)
+    writer = stream.writer(f"watch/{CHAIN}")
+    await writer.start()
+    for facts in steps:
+        await writer.append(messages_of(Step(facts=facts), CHAIN, lanes=lanes, now=NOON))
+    return stream
+
+
+async def heights(stream, limit=64):
+    tail = await read_tail(stream, CHAIN, reorganisation_limit=limit)
+    return [w.height for w in tail.checkpoint.watermarks] if tail.checkpoint else None
+
+
+async def test_an_empty_topic_has_no_checkpoint():
+    assert await heights(await log_of()) is None
+
+
+async def test_a_topic_with_facts_and_no_watermark_has_no_checkpoint():
+    assert await heights(await log_of([seen(1, address_number(1), 5)])) is None
+
+
+async def test_watermarks_are_read_back_to_the_finalized_height(monkeypatch):
+    monkeypatch.setattr(checkpoint, "CHUNK_OFFSETS", 3)
+    stream = await log_of(*([watermark(h, finalized=max(0, h - 4))] for h in range(1, 30)))
+    found = await heights(stream)
+    assert found[-1] == 29
+    assert found[0] <= 25
+    assert found == list(range(found[0], 30))
+    assert len(found) < 10, "earlier ones than needed were read"
+
+
+async def test_without_finality_a_few_limits_are_read_back(monkeypatch):
+    monkeypatch.setattr(checkpoint, "CHUNK_OFFSETS", 5)
+    stream = await log_of(*([watermark(h)] for h in range(1, 100)))
+    found = await heights(stream, limit=4)
+    assert found[-1] == 99
+    assert 76 < found[0] <= 99 - 16
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 100])
+@pytest.mark.parametrize("marker_holes", [False, True])
+async def test_a_retracted_block_is_no_checkpoint(chunk, marker_holes, monkeypatch):
+    monkeypatch.setattr(checkpoint, "CHUNK_OFFSETS", chunk)
+    stream = await log_of(
+        [watermark(1)],
+        [seen(1, address_number(1), 2), watermark(2)],
+        [watermark(3)],
+        [retracted(3), retracted(2), watermark(2, branch="b")],
+        marker_holes=marker_holes,
+    )
+    tail = await read_tail(stream, CHAIN, reorganisation_limit=64)
+    assert [(w.height, w.hash[2]) for w in tail.checkpoint.watermarks] == [(1, "a"), (2, "b")]
+
+
+async def test_the_last_step_may_be_a_retraction_alone():
+    stream = await log_of([watermark(1)], [watermark(2)], [retracted(2)])
+    assert await heights(stream) == [1]
+
+
+async def test_the_same_watermark_again_takes_its_own_place():
+    stream = await log_of([watermark(1)], [watermark(2)], [watermark(2, upto=7)])
+    tail = await read_tail(stream, CHAIN, reorganisation_limit=64)
+    assert [w.height for w in tail.checkpoint.watermarks] == [1, 2]
+    assert tail.checkpoint.last.watchlist_upto == 7
+
+
+async def test_an_answer_to_read_again_does_not_move_the_checkpoint():
+    stream = await log_of([watermark(8)], [watermark(9)], [watermark(5, from_height=3)])
+    assert await heights(stream) == [8, 9]
+
+
+async def test_answered_look_ups_at_the_end_are_known():
+    answer = TransactionLookedUp(
+        request="claim-1", chain=CHAIN, tx="0x1", state=LookedUpState.UNKNOWN
+    )
+    stream = await log_of([watermark(1)], [answer], lanes=3)
+    tail = await read_tail(stream, CHAIN, reorganisation_limit=64)
+    assert tail.answered == {"claim-1"}
+    assert tail.checkpoint.last.height == 1
+
+
+async def test_retention_may_have_taken_the_beginning():
+    stream = await log_of(*([watermark(h)] for h in range(1, 20)))
+    stream.log.forget_before(LANE, 15)
+    assert await heights(stream) == [16, 17, 18, 19]
+
+
+@st.composite
+def histories(draw):
+    """Steps as a watcher writes them: a block, a block again, or a reorganisation."""
+    line, facts = [watermark(10, branch="a")], []
+    facts.append(line[0])
+    for number in range(draw(st.integers(0, 25))):
+        kind = draw(st.sampled_from(["block", "block", "again", "reorganisation"]))
+        if kind == "reorganisation" and len(line) > 1:
+            for _ in range(draw(st.integers(1, len(line) - 1))):
+                gone = line.pop()
+                facts.append(retracted(gone.height, gone.hash[2:3]))
+        if kind == "again":
+            facts.append(line[-1])
+        else:
+            branch = draw(st.sampled_from("abcdef"))
+            mark = watermark(line[-1].height + draw(st.integers(1, 3)), branch=branch, upto=number)
+            line.append(mark)
+            facts.append(mark)
+    return facts, line
+
+
+@given(history=histories())
+def test_the_standing_watermarks_are_those_of_the_line(history):
+    facts, line = history
+    assert standing_watermarks(facts) == line
+
+
+@given(history=histories(), chunk=st.integers(1, 12), holes=st.booleans())
+def test_where_the_reading_is_cut_changes_nothing(history, chunk, holes):
+    facts, line = history
+
+    async def check():
+        stream = await log_of(*([fact] for fact in facts), marker_holes=holes)
+        kept, checkpoint.CHUNK_OFFSETS = checkpoint.CHUNK_OFFSETS, chunk
+        try:
+            tail = await read_tail(stream, CHAIN, reorganisation_limit=1_000)
+        finally:
+            checkpoint.CHUNK_OFFSETS = kept
+        assert list(tail.checkpoint.watermarks) == line
+
+    asyncio.run(check())
+
+
+def test_the_moment_of_a_watermark_is_not_its_place():
+    # Two watermarks of one height differ by their hash alone: only the newest line stands.
+    first, second = watermark(5, branch="a"), watermark(5, branch="b")
+    assert standing_watermarks([first, second]) == [first]
+    assert second.time - first.time == timedelta()
