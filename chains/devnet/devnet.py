@@ -63,7 +63,10 @@ class Devnet:
         app = web.Application(client_max_size=BODY_BYTES_MAX)
         app.router.add_post("/control", self._control)
         app.router.add_route("*", "/{chain}/{node}", self._node_request)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        # cancellation: what hangs on purpose must not outlive the client that gave up on it
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=_SHUTDOWN_S, handler_cancellation=True
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
         await site.start()

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from chains.devnet.dialogue import reply_to
-from chains.devnet.faults import DropSocket, Hang
+from chains.devnet.faults import Hang
 from chains.devnet.node import DevnetNode
 from chains.devnet.rpc_errors import RpcError
 from chains.devnet.scripted import Transaction
@@ -29,12 +29,14 @@ class Socket:
     def __init__(self, node: DevnetNode, number: int) -> None:
         self._node = node
         self._subscriptions = Subscriptions(node, number)
-        self._outgoing: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUE_MAX)
+        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue(QUEUE_MAX)
+        self._request: web.Request | None = None
         self._response = web.WebSocketResponse(max_msg_size=MESSAGE_BYTES_MAX)
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """Talk until either side leaves."""
         chain = self._node.chain
+        self._request = request
         await self._response.prepare(request)
         chain.listeners.append(self._on_change)
         chain.mempool_listeners.append(self._on_waiting)
@@ -50,9 +52,8 @@ class Socket:
 
     def drop(self) -> None:
         """Close the connection without a word."""
-        transport = self._response._req.transport if self._response._req else None  # noqa: SLF001
-        if transport is not None:
-            transport.abort()
+        if self._request is not None and self._request.transport is not None:
+            self._request.transport.abort()
 
     async def _listen(self) -> None:
         async for message in self._response:
@@ -68,7 +69,8 @@ class Socket:
         reply = reply_to(self._node, content)
         if isinstance(reply.transport, Hang):
             await asyncio.sleep(reply.transport.seconds)
-        elif isinstance(reply.transport, DropSocket) or reply.transport is not None:
+        elif reply.transport is not None:
+            # there is no status or body to spoil here: every other fault breaks the connection
             self.drop()
             return
         if reply.body is not None:
@@ -110,8 +112,7 @@ class Socket:
     async def _send(self) -> None:
         while not self._response.closed:
             content = await self._outgoing.get()
-            if content is not None:
-                try:
-                    await self._response.send_str(content.decode())
-                except ConnectionError:
-                    return
+            try:
+                await self._response.send_str(content.decode())
+            except ConnectionError:
+                return

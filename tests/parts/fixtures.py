@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.parts.anvil.node import AnvilNode
 from tests.parts.kafka.cluster import KafkaCluster
 from tests.parts.postgres import PostgresServer
 
@@ -46,3 +47,12 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite+aiosqlite:///{tmp_path / 'test.db'}"
+
+
+@pytest.fixture
+def anvil() -> Iterator[AnvilNode]:
+    """A chain of the test's own, which mines when it is told to; four blocks deep is final."""
+    node = AnvilNode(finality_lag=4)
+    node.start()
+    yield node
+    node.stop()
