@@ -81,4 +81,11 @@ def _sqlite(url: URL) -> AsyncEngine:
         mode = connection.get_execution_options().get("begin_mode", "IMMEDIATE")
         connection.exec_driver_sql(f"BEGIN {mode}")
 
+    @event.listens_for(engine.sync_engine, "invalidate")
+    def _give_up(connection: Any, _record: Any, _error: Any) -> None:
+        # A task that is cancelled in the middle of a statement leaves its cursor behind, and SQLite
+        # does not close a connection that has one: the write lock would stay until the garbage
+        # collector comes by (shown). A rollback frees it at once.
+        connection.rollback()
+
     return engine

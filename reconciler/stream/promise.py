@@ -39,6 +39,7 @@ class StreamError(Exception):
         ├── Fenced               another writer has our name: exit
         ├── LaneLost             the partition now belongs to another member of the group
         ├── PositionLost         the wanted offset is older than what is kept: an alarm, never a skip
+        ├── MessageTooLarge      nothing was appended, and the same append will never be
         └── TopicsDiffer         topics are missing or have other settings than ours: refuse to start
     """
 
@@ -61,6 +62,10 @@ class LaneLost(StreamError):
 
 class PositionLost(StreamError):
     """Retention has passed the stored position: records are gone that were never applied."""
+
+
+class MessageTooLarge(StreamError):
+    """A message has more bytes than its topic takes, or an append more messages than one may have."""
 
 
 class TopicsDiffer(StreamError):
@@ -130,7 +135,11 @@ class Writer(Protocol):
     async def append(self, messages: Sequence[Outgoing]) -> None:
         """Make all of them visible together. An empty sequence is a no-op.
 
-        **Raises**: `Fenced`, `OutcomeUnknown`, `StreamUnavailable`.
+        One append at a time: a second one waits. After `OutcomeUnknown` or a cancelled append every
+        append raises `OutcomeUnknown` until `start` has settled it.
+
+        **Raises**: `Fenced`, `OutcomeUnknown`, `StreamUnavailable`; before anything was sent
+        `MessageTooLarge`, and `TopicsDiffer` for a lane that does not exist.
         """
         ...
 
