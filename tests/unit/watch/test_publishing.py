@@ -17,7 +17,7 @@ def published(*facts, lanes=3):
     return messages_of(Step(facts=facts), CHAIN, lanes=lanes, now=NOON)
 
 
-def test_a_fact_about_an_address_goes_to_that_addresss_lane_alone():
+def test_a_fact_about_an_address_goes_to_the_lane_of_that_address_alone():
     for number in range(20):
         address = address_number(number)
         (message,) = published(seen(number, address, 5))
