@@ -15,7 +15,7 @@ believes it. No method ever answers "nothing" for "I do not know": it raises.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -62,13 +62,16 @@ class BlockRead(Struct, frozen=True, kw_only=True):
     `ignored` counts, by reason, what looked like a payment and is none (`zero_value`,
     `unlisted_contract`, `failed_transaction`, …): for metrics only. `recipients` holds the address
     bytes of every credited party of the block, watched or not, so that the loop can answer for
-    addresses that are watched a moment later without asking the node again.
+    addresses that are watched a moment later without asking the node again. `spent` says, for a
+    single block, which transaction used each nonce (`<address>:<n>`) or outpoint (`<txid>:<n>`), in
+    lower case: a retracted transfer whose nonce or input another transaction used cannot come back.
     """
 
     header: Header
     transfers: Sequence[TransferSeen]
     ignored: dict[str, int]
     recipients: frozenset[bytes]
+    spent: Mapping[str, str] = {}
 
 
 class WatchedAddresses(Protocol):

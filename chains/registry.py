@@ -5,12 +5,18 @@ Reads names and text, gives addresses, transaction ids, payment links and source
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from chains.addresses import Address
-from chains.catalog import Asset, CatalogueError
+from chains.catalog import Asset, Catalogue, CatalogueError
+from chains.clock import Clock, SystemClock
 from chains.evm import address as evm_address
 from chains.evm import words as evm_words
+from chains.evm.source import EvmSource
+from chains.observe import Observer, nobody
+from chains.port import ChainSource
+from chains.rpc import NodeLimits
 from schemas.amounts import BaseUnits
 from schemas.caip import AssetName, ChainName, asset_reference
 
@@ -74,6 +80,31 @@ def payment_uri(asset: Asset, address: Address, amount_base_units: int) -> str:
         return f"ethereum:{address.display}@{chain_id}?value={amount}"
     contract = asset_reference(asset.name_id)
     return f"ethereum:{contract}@{chain_id}/transfer?address={address.display}&uint256={amount}"
+
+
+def open_source(
+    chain: ChainName,
+    urls: Sequence[str],
+    *,
+    catalogue: Catalogue,
+    clock: Clock | None = None,
+    observer: Observer = nobody,
+    limits: NodeLimits | None = None,
+) -> ChainSource:
+    """Make the source of a chain from its nodes' URLs (`http(s)://`, and `ws(s)://` for new heads).
+
+    Nothing is asked before `start`. **Raises**: `CatalogueError` for a chain that is unknown or has no
+    reader; ValueError for a URL that is none.
+    """
+    _require_known(chain)
+    return EvmSource(
+        chain=chain,
+        urls=urls,
+        catalogue=catalogue,
+        clock=clock or SystemClock(),
+        observer=observer,
+        limits=limits,
+    )
 
 
 def _require_known(chain: ChainName) -> None:

@@ -1,0 +1,114 @@
+"""What does this block pay? From a file of a node's answers, without a node.
+
+Pure. Reads one JSON file, writes the same `TransferSeen` that a watcher would publish; used by the
+`inspect` command and by tests on real blocks. Nothing is asked and nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from chains.answers import decode
+from chains.catalog import Catalogue, CatalogueError
+from chains.errors import AnswerRefused
+from chains.evm import checks, parse, words
+from chains.evm.frames import Move, moves_of, trees_of_flat, trees_of_traced
+from chains.evm.listed import listed_on
+from chains.evm.parse import Reading
+from chains.evm.wire import CallFrame, FullBlock, ParityTrace, Receipt, TracedTransaction
+from chains.port import WatchedAddresses
+from schemas.caip import ChainName
+from schemas.facts import FoundBy, TransferSeen
+from schemas.values import BlockRef
+
+
+class Inspection(Struct, frozen=True, kw_only=True):
+    """What one block pays. `ignored` counts what looked like a payment and is none, by reason."""
+
+    transfers: list[TransferSeen]
+    ignored: dict[str, int]
+
+
+class _BlockFile(Struct, kw_only=True, rename="camel"):
+    """A block with full transactions, its receipts, and traces where the file has them."""
+
+    block: FullBlock
+    receipts: list[Receipt]
+    chain: str | None = None
+    call_tracer: Raw | UnsetType = UNSET
+    trace_block: Raw | UnsetType = UNSET
+
+
+class _Everybody:
+    """Every address there is."""
+
+    def __contains__(self, address_bytes: object, /) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        return 0
+
+
+def inspect_block(
+    content: bytes, chain: ChainName, catalogue: Catalogue, addresses: Collection[bytes] | None
+) -> Inspection:
+    """Give what the block in a file pays to some addresses, or to everybody (`addresses` is None).
+
+    With addresses, each gets what it gains: what it sends on in the same transaction is taken off, as
+    a watcher does. For everybody nothing is taken off, because nobody is ours, and the amounts add up
+    to what moved. Amounts of zero are counted under `zero_value` and not given.
+    The file holds `block` (full transactions), `receipts`, and one of `callTracer`, `traceBlock` or none.
+
+    **Raises**: `CatalogueError` for an unknown chain; `AnswerRefused` or `NodeBehind` where the file
+    contradicts itself, its receipts' root, or the chain.
+    """
+    listed = listed_on(chain, catalogue)
+    file = decode(content, _BlockFile)
+    if file.chain is not None and file.chain != chain:
+        message = f"expected a block of {chain}, the file says {file.chain}"
+        raise CatalogueError(message)
+    header = checks.header_of(file.block)
+    watched: WatchedAddresses = _Everybody() if addresses is None else frozenset(addresses)
+    reading = Reading(
+        listed=listed,
+        watched=watched,
+        block=BlockRef(height=header.height, hash=header.hash, time=header.time),
+        seen_at=header.time,
+        node="file",
+        method="receipts",
+        found_by=FoundBy.WATCH,
+        net=addresses is not None,
+        ignored=Counter(),
+    )
+    receipts = checks.paired_receipts(
+        file.block, file.receipts, catalogue.chain(chain).receipts_root
+    )
+    moves = _moves(file, header.hash)
+    entries = [
+        (transaction, receipt, None if moves is None else moves[words.hash_text(transaction.hash)])
+        for transaction, receipt in zip(file.block.transactions, receipts, strict=True)
+    ]
+    transfers = parse.transfers_of_block(entries, reading)
+    return Inspection(transfers=transfers, ignored=dict(reading.ignored))
+
+
+def _moves(file: _BlockFile, block_hash: str) -> dict[str, list[Move]] | None:
+    names = [words.hash_text(transaction.hash) for transaction in file.block.transactions]
+    if not isinstance(file.call_tracer, UnsetType):
+        trees = trees_of_traced(_traced(file.call_tracer), names)
+    elif not isinstance(file.trace_block, UnsetType):
+        trees = trees_of_flat(decode(file.trace_block, list[ParityTrace]), names, block_hash)
+    else:
+        return None
+    return {name: moves_of(tree) for name, tree in trees.items()}
+
+
+def _traced(answer: Raw) -> list[TracedTransaction]:
+    """Read traces in a node's envelope, or bare trees in the block's order."""
+    try:
+        return [TracedTransaction(result=tree) for tree in decode(answer, list[CallFrame])]
+    except AnswerRefused:
+        return decode(answer, list[TracedTransaction])
