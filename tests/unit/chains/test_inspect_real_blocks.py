@@ -1,12 +1,10 @@
 """Every real block gives exactly the totals that its SOURCES.md states."""
 
-import json
 from collections import Counter, defaultdict
 
 import pytest
 
-from chains.catalog import CatalogueError, load_catalogue
-from chains.errors import AnswerRefused, NodeBehind
+from chains.catalog import load_catalogue
 from chains.inspect import inspect_block
 from schemas.caip import AssetName, ChainName
 from schemas.values import split_transfer_id
@@ -31,7 +29,9 @@ def _symbol(asset: str) -> str:
 @pytest.mark.parametrize(("folder", "chain", "file"), BLOCKS)
 def test_totals_equal_sources(folder, chain, file):
     facts = facts_of(folder, file)
-    found = inspect_block(chain_file(f"{folder}/{file}").read_bytes(), ChainName(chain), CATALOGUE, None)
+    found = inspect_block(
+        chain_file(f"{folder}/{file}").read_bytes(), ChainName(chain), CATALOGUE, None
+    )
     totals, counts = defaultdict(int), Counter()
     largest = defaultdict(int)
     for seen in found.transfers:
