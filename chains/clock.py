@@ -18,7 +18,7 @@ class Clock(Protocol):
         """Give the present moment, aware, in UTC."""
         ...
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         """Give seconds that never jump. Only differences mean something."""
         ...
 
@@ -36,7 +36,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     @staticmethod
-    def monotonic() -> float:
+    def monotonic_s() -> float:
         """Give seconds that never jump."""
         return time.monotonic()
 

@@ -165,7 +165,7 @@ class RpcNode:
         return self._next_id
 
     async def _post(self, body: Any, method: str, *, many: bool) -> list[RpcAnswer]:
-        started, outcome = self._clock.monotonic(), "ok"
+        started, outcome = self._clock.monotonic_s(), "ok"
         try:
             async with self._slots:
                 status, headers, answer = await self._exchange(msgspec.json.encode(body))
@@ -174,7 +174,7 @@ class RpcNode:
             outcome = type(error).__name__
             raise
         finally:
-            seconds = self._clock.monotonic() - started
+            seconds = self._clock.monotonic_s() - started
             self._observer(
                 RpcRequest(
                     chain=self._chain,
@@ -294,15 +294,15 @@ class RpcPool:
         """Ask a node which chain it serves. **Raises**: `WrongChain`; `Retryable`."""
         node.identified_at = None
         await self._identify(node)
-        node.identified_at = self._clock.monotonic()
+        node.identified_at = self._clock.monotonic_s()
 
     def is_stale(self, node: RpcNode) -> bool:
         """Tell whether a node's chain id must be asked again before it is believed."""
         known = node.identified_at
-        return known is None or self._clock.monotonic() - known >= IDENTIFY_EVERY_S
+        return known is None or self._clock.monotonic_s() - known >= IDENTIFY_EVERY_S
 
     def _in_order(self, among: Callable[[RpcNode], bool]) -> list[RpcNode]:
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_s()
         awake = [node for node in self.nodes if among(node) and node.busy_until <= now]
         return sorted(awake, key=lambda node: node.free_at > now)
 
@@ -310,14 +310,14 @@ class RpcPool:
         waits = [node.busy_until for node in self.nodes if among(node)]
         if not waits:
             return Unsupported("no node offers this")
-        wait = max(0.0, min(waits) - self._clock.monotonic())
+        wait = max(0.0, min(waits) - self._clock.monotonic_s())
         return NodeBusy("every node asked us to slow down", retry_after_s=wait)
 
     def _note_failure(self, node: RpcNode, error: ChainError) -> None:
         """Let a node rest: doubling, with jitter so that watchers do not come back in step."""
         if isinstance(error, Unsupported | Fatal):
             return
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_s()
         if isinstance(error, NodeBusy):
             node.busy_until = now + self._busy_rest_s(node, error)
         if isinstance(error, NodeUnavailable):

@@ -59,10 +59,10 @@ class NewHeads:
     async def _connected(self) -> aiohttp.ClientWebSocketResponse | None:
         if self._socket is not None and not self._socket.closed:
             return self._socket
-        if self._clock.monotonic() < self._rest_until:
+        if self._clock.monotonic_s() < self._rest_until:
             return None
         await self.close()
-        self._rest_until = self._clock.monotonic() + _REST_S
+        self._rest_until = self._clock.monotonic_s() + _REST_S
         self._session = aiohttp.ClientSession()
         try:
             self._socket = await self._session.ws_connect(

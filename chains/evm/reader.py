@@ -172,7 +172,8 @@ class BlockReader:
         for (name, transaction), receipt in zip(wanted, receipts, strict=True):
             own = _own_receipt(receipt, name, header)
             _require_same_hits(hits[name], own, reading)
-            reading.ignored["failed_transaction"] += not parse.succeeded(own)
+            if not parse.succeeded(own):
+                reading.ignored["failed_transaction"] += 1
             found += parse.transfers_in(transaction, own, _moves_of(moves, name), reading)
         return _block_read(header, block, found, reading)
 
