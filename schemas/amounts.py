@@ -16,7 +16,7 @@ AMOUNT_LIMIT: Final = 2**256
 _DIGITS = re.compile(r"(?:0|[1-9][0-9]{0,77})", re.ASCII)
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,77})(?:\.([0-9]{1,77}))?", re.ASCII)
 
-DIGITS_PATTERN: Final = r"^(0|[1-9][0-9]{0,77})$"
+DIGITS_PATTERN: Final = r"^(0|[1-9][0-9]{0,77})$(?!\n)"
 
 
 class AmountError(ValueError):

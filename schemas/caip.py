@@ -11,8 +11,13 @@ from typing import Annotated, Final, NewType
 
 from msgspec import Meta
 
-CHAIN_PATTERN: Final = r"^[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}$"
-ASSET_PATTERN: Final = r"^[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}/[-a-z0-9]{3,8}:[-.%a-zA-Z0-9]{1,128}$"
+#: The end of a text and nothing else: `$` alone also stands before a last line break in Python.
+END: Final = r"$(?!\n)"
+
+CHAIN_PATTERN: Final = r"^[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}" + END
+ASSET_PATTERN: Final = (
+    r"^[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}/[-a-z0-9]{3,8}:[-.%a-zA-Z0-9]{1,128}" + END
+)
 
 ChainName = NewType("ChainName", str)
 AssetName = NewType("AssetName", str)

@@ -72,7 +72,7 @@ class UnknownKind(ValueError):
 
 
 def encode(message: Message) -> bytes:
-    """Write a message; equal messages give equal bytes."""
+    """Write a message; equal messages give equal bytes, as long as their instants are in UTC."""
     return _encoder.encode(message)
 
 

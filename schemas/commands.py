@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Raw
+from msgspec import Meta, Raw, field
 
 from schemas.values import (
     NO_LINES,
@@ -38,7 +38,7 @@ class PlaceOrder(Message, frozen=True):
     address: ShortText | None = None
     purchase: ShortText | None = None
     fiat: FiatTerms | None = None
-    lines: Raw = NO_LINES
+    lines: Raw = field(default_factory=lambda: NO_LINES)
 
 
 class ClaimPaid(Message, frozen=True):
@@ -67,7 +67,13 @@ class AmendOrder(Message, frozen=True):
     amount: ShortText | None = None
     amount_decimal: ShortText | None = None
     deadline: Instant | None = None
-    lines: Raw | None = None
+    #: Raw JSON cannot be "or nothing" for the decoder: `null` is what stands for nothing.
+    lines_json: Raw = field(name="lines", default_factory=lambda: Raw(b"null"))
+
+    @property
+    def lines(self) -> Raw | None:
+        """The new lines, or None when they stay as they are."""
+        return None if bytes(self.lines_json) == b"null" else self.lines_json
 
 
 class Part(Message, frozen=True):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NewType
 
-import msgspec
 from msgspec import Meta, Raw, Struct
 
-from schemas.amounts import AmountError, BaseUnits, parse_base_units
+from schemas.amounts import BaseUnits, parse_base_units
+from schemas.caip import END
 
 TransferName = NewType("TransferName", str)
 OrderReference = NewType("OrderReference", str)
@@ -21,16 +21,17 @@ ShortText = Annotated[str, Meta(max_length=256)]
 LongText = Annotated[str, Meta(max_length=2_000)]
 #: A shop's own name for an order. Printable, so that it can stand in a log, a URL and a statement.
 Reference = Annotated[
-    OrderReference, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:@+~-]+$")
+    OrderReference, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:@+~-]+" + END)
 ]
-IdempotencyKey = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
-DecimalText = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,77})(\.[0-9]{1,77})?$")]
+IdempotencyKey = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+" + END)]
+DecimalText = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,77})(\.[0-9]{1,77})?" + END)]
 
 #: `<chain>/<tx id>/<position>`, position as DESIGN section 5 lists them.
 TransferId = Annotated[
     TransferName,
     Meta(
-        pattern=r"^[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}/[^/ ]{1,128}/(out:[0-9]+|log:[0-9]+|value|call:[0-9]+(\.[0-9]+)*|bal:[0-9]+)$"
+        pattern=r"^[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}/[^/ ]{1,128}/(out:[0-9]+|log:[0-9]+|value|call:[0-9]+(\.[0-9]+)*|bal:[0-9]+)"
+        + END
     ),
 ]
 
@@ -62,7 +63,7 @@ class FiatTerms(Message, frozen=True):
     Kept as evidence for finance; nothing is ever decided by it.
     """
 
-    currency: Annotated[str, Meta(pattern=r"^[A-Z]{3}$")]
+    currency: Annotated[str, Meta(pattern=r"^[A-Z]{3}" + END)]
     amount: DecimalText
     rate: DecimalText
     rate_source: ShortText
@@ -97,14 +98,11 @@ def encode_hook(value: Any) -> Any:
 
 
 def decode_hook(kind: type, value: Any) -> Any:
-    """Tell msgspec how to read our own types. Refusals keep their sentence."""
+    """Tell msgspec how to read our own types. It adds to a ValueError where the value stood."""
     if kind is BaseUnits:
         if not isinstance(value, str):
             message = f"expected digits in a string, found {type(value).__name__}"
-            raise msgspec.ValidationError(message)
-        try:
-            return parse_base_units(value)
-        except AmountError as error:
-            raise msgspec.ValidationError(str(error)) from error
+            raise ValueError(message)
+        return parse_base_units(value)
     message = f"no reader for {kind.__name__}"
     raise NotImplementedError(message)

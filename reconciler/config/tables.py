@@ -12,11 +12,12 @@ from msgspec import Meta, Struct, field
 
 from reconciler.config.secrets import Secret
 from reconciler.kernel.spans import Span, parse_span
+from schemas.caip import END
 
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[int, Meta(ge=0)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
-Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9-]*$")]
+Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9-]*" + END)]
 
 
 class Table(Struct, frozen=True, kw_only=True):
@@ -46,7 +47,7 @@ class Stream(Table, frozen=True):
 
     kind: Literal["sql", "kafka"] = "sql"
     bootstrap: str = "localhost:9092"
-    prefix: Annotated[str, Meta(max_length=64, pattern=r"^([a-z0-9][a-z0-9.-]*)?$")] = ""
+    prefix: Annotated[str, Meta(max_length=64, pattern=r"^([a-z0-9][a-z0-9.-]*)?" + END)] = ""
     poll_interval: Span = parse_span("250ms")
     orders_partitions: Annotated[int, Meta(ge=1, le=100)] = 3
     events_partitions: Annotated[int, Meta(ge=1, le=100)] = 6
