@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from schemas.caip import ChainName
+
 
 class Address(Struct, frozen=True):
     """An address of one family.
@@ -23,3 +25,11 @@ class AddressError(ValueError):
     def __init__(self, code: str, sentence: str) -> None:
         super().__init__(sentence)
         self.code = code
+
+
+def canonical_key(chain: ChainName, display: str) -> str:
+    """Give the key form of an address that is known to be good: a fact's own, not a person's.
+
+    EVM addresses are compared without their case; every other chain's text is exact.
+    """
+    return display.lower() if chain.startswith("eip155:") else display

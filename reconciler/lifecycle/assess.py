@@ -358,7 +358,7 @@ def _due(facts: OrderFacts, sums: Sums, status: Status, moment: Moment) -> Due:
     for transfer in facts.transfers:
         if transfer.state is not TransferState.INCLUDED or transfer.block is None:
             continue
-        if transfer.chain != facts.terms.chain or not transfer.on_the_line:
+        if transfer.chain != facts.terms.chain or not transfer.on_the_line or transfer.held:
             continue
         tier = tier_of_transfer(facts.terms, transfer, sums.total)
         required = depth_required(tier, transfer, facts.terms.policy)

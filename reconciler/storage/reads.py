@@ -299,8 +299,17 @@ async def exceptions(work: Work, ids: Iterable[str]) -> dict[str, rows.Exception
     return {row.exception: row for row in found}
 
 
-async def due_orders(work: Work, lane: rows.LaneRow, *, limit: int) -> list[tuple[str, str, str]]:
-    """Find orders of a lane that its latest watermark made due: (reference, family, address key).
+class DueOrder(Struct, frozen=True):
+    """What must be locked before a due order is read."""
+
+    reference: str
+    family: str
+    address_key: str
+    purchase: str | None
+
+
+async def due_orders(work: Work, lane: rows.LaneRow, *, limit: int) -> list[DueOrder]:
+    """Find orders of a lane that its latest watermark made due.
 
     Three index scans, one a kind of limit, oldest first; not locked.
     """
@@ -311,16 +320,16 @@ async def due_orders(work: Work, lane: rows.LaneRow, *, limit: int) -> list[tupl
     limits.append(table.c.due_finalized <= lane.finalized_height)
     if lane.decided_until is not None:
         limits.append(table.c.due_time < lane.decided_until)
-    found: dict[str, tuple[str, str, str]] = {}
+    found: dict[str, DueOrder] = {}
     for passed in limits:
         statement = (
-            select(table.c.reference, table.c.family, table.c.address_key)
+            select(table.c.reference, table.c.family, table.c.address_key, table.c.purchase)
             .where(table.c.lane == lane.lane, table.c.assessed_seq < lane.seq, passed)
             .order_by(table.c.placed_at, table.c.reference)
             .limit(limit - len(found))
         )
-        for reference, family, key in await work.connection.execute(statement):
-            found[reference] = (reference, family, key)
+        for row in await work.connection.execute(statement):
+            found[row[0]] = DueOrder(*row)
         if len(found) >= limit:
             break
     return list(found.values())

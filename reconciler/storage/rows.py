@@ -94,6 +94,7 @@ class OrderRow(Struct, kw_only=True):
     due_time: datetime | None
     due_height: int | None
     due_finalized: int | None
+    waits: bool
     page_token: str
     placed_at: datetime
     state: bytes
@@ -237,10 +238,12 @@ class UnreadableRow(Struct, kw_only=True):
 
 
 class JournalRow(Struct, kw_only=True):
-    """One entry. `hash` covers the hash before it in its chain and the body's bytes."""
+    """One entry. `hash` covers the hash before it in its chain and the body's bytes.
+
+    `seq` says at which applied record it was made; `id`, given by the database, orders a chain.
+    """
 
     seq: int
-    part: int
     chain_key: str
     kind: str
     recorded_at: datetime

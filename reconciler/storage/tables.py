@@ -124,6 +124,7 @@ orders = Table(
     Column("due_time", InstantType),
     Column("due_height", BigInteger),
     Column("due_finalized", BigInteger),
+    Column("waits", Boolean, nullable=False),
     Column("page_token", Text, nullable=False, unique=True),
     Column("placed_at", InstantType, nullable=False),
     Column("state", Bytes, nullable=False),
@@ -134,6 +135,7 @@ orders = Table(
     Index("ix_orders_due_finalized", "lane", "due_finalized"),
     Index("ix_orders_route_is_open", "route", "is_open"),
 )
+Index("ix_orders_waits", orders.c.lane, postgresql_where=text("waits"), sqlite_where=text("waits"))
 
 reservations = Table(
     "reservations",
@@ -304,17 +306,18 @@ unreadable = Table(
 journal = Table(
     "journal",
     metadata,
-    Column("seq", BigInteger, nullable=False, autoincrement=False),
-    Column("part", Integer, nullable=False, autoincrement=False),
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("seq", BigInteger, nullable=False, index=True),
     Column("chain_key", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("recorded_at", InstantType, nullable=False),
     Column("body", Bytes, nullable=False),
     Column("previous_hash", Bytes, nullable=False),
     Column("hash", Bytes, nullable=False),
-    PrimaryKeyConstraint("seq", "part"),
-    Index("ix_journal_chain_key_seq_part", "chain_key", "seq", "part"),
+    Index("ix_journal_chain_key_id", "chain_key", "id"),
 )
+#: A chain does not fork: no two entries follow the same one.
+Index("uq_journal_chain", journal.c.chain_key, journal.c.previous_hash, unique=True)
 
 seals = Table(
     "seals",

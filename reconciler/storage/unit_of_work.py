@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 import structlog
@@ -69,11 +69,19 @@ class Work:
                 text("SELECT pg_advisory_xact_lock_shared(:key)"), {"key": _lock_key(lane)}
             )
 
-    async def lock_name(self, name: str) -> None:
-        """Take an exclusive lock on a name (an idempotency key, a purchase) until the end."""
-        if self.is_postgresql:
+    async def lock_names(self, names: Iterable[str]) -> None:
+        """Take exclusive locks on names (idempotency keys, purchases, new references) until the end.
+
+        One statement, in the order of the keys, so that two units of work never cross.
+        """
+        keys = sorted({_lock_key(name) for name in names})
+        if keys and self.is_postgresql:
             await self.connection.execute(
-                text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_key(name)}
+                text(
+                    "SELECT pg_advisory_xact_lock(key) FROM "
+                    "(SELECT unnest(CAST(:keys AS bigint[])) AS key ORDER BY 1) AS wanted"
+                ),
+                {"keys": keys},
             )
 
     async def next_seqs(self, count: int) -> Sequence[int]:

@@ -1,0 +1,269 @@
+"""Apply a batch of one `orders` lane: one transaction, position first.
+
+A command that cannot be read or breaks a rule goes to `orders-rejected` with the bytes as they came and
+the reason; it never blocks another. One for a reference that is not known yet waits for a while.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+
+from chains.addresses import AddressError
+from chains.catalog import CatalogueError
+from chains.registry import parse_address
+from reconciler.services.amend_order import amend_order
+from reconciler.services.cancel_order import cancel_order
+from reconciler.services.claim_payment import claim_payment
+from reconciler.services.context import PARKED_FOR, ServiceContext
+from reconciler.services.decide import decide
+from reconciler.services.incoming import Incoming, read_record
+from reconciler.services.ledger import Ledger
+from reconciler.services.place_order import place_order
+from reconciler.services.refused import RefusedError
+from reconciler.storage import positions, reads, writes
+from reconciler.storage.rows import CommandRow, ParkedRow
+from reconciler.storage.unit_of_work import Store, Work
+from reconciler.stream.promise import Batch, Lane, Record
+from reconciler.stream.topics import ORDERS, ORDERS_REJECTED
+from schemas.codec import COMMAND_KINDS, encode
+from schemas.codes import Rejection
+from schemas.commands import AmendOrder, CancelOrder, ClaimPaid, Decide, PlaceOrder
+from schemas.envelope import derived_id
+from schemas.values import Message
+
+
+class CommandsApplied(Struct, kw_only=True):
+    """What a batch did."""
+
+    applied: int = 0
+    repeated: int = 0
+    rejected: int = 0
+    parked: int = 0
+
+
+async def apply_commands(
+    store: Store, context: ServiceContext, batch: Batch, *, held: int | None
+) -> CommandsApplied:
+    """Apply a batch behind position `held`. **Raises**: `PositionMovedError` (seek again)."""
+    items = [read_record(record, COMMAND_KINDS) for record in batch.records]
+
+    async def use_case(work: Work) -> CommandsApplied:
+        run = _Run(Ledger(work, context))
+        await run.lock(items)
+        await positions.advance(work, batch.lane.name, held=held, next_offset=batch.next_offset)
+        return await run.apply(items)
+
+    done = await store.run(use_case, name="apply_commands")
+    if items:
+        store.outbox_written.set()
+    return done
+
+
+async def mark_inbox(store: Store, lane: Lane, until: datetime) -> None:
+    """Note that everything of an `orders` lane that the log took up to a time was applied."""
+
+    async def use_case(work: Work) -> None:
+        await positions.mark_inbox(work, lane.name, until=until)
+
+    await store.run(use_case, name="mark_inbox")
+
+
+async def reject_parked(
+    store: Store, context: ServiceContext, *, before: datetime, limit: int = 200
+) -> int:
+    """Reject commands whose order did not come in time."""
+
+    async def use_case(work: Work) -> int:
+        ledger = Ledger(work, context)
+        found = await writes.take_parked_before(work, before, limit=limit)
+        for row in found:
+            _reject(ledger, _unpark(row), RefusedError(Rejection.UNKNOWN_ORDER))
+        await ledger.flush()
+        return len(found)
+
+    count = await store.run(use_case, name="reject_parked")
+    if count:
+        store.outbox_written.set()
+    return count
+
+
+class _Run:
+    """One batch under way."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.commands: dict[str, CommandRow] = {}
+        self.done = CommandsApplied()
+
+    async def lock(self, items: Sequence[Incoming]) -> None:
+        """Hold still the coverage that the commands are judged by, then names, in the one order."""
+        work, context = self.ledger.work, self.ledger.context
+        messages = [item.message for item in items if item.message is not None]
+        references = {ref for m in messages if (ref := getattr(m, "reference", None))}
+        lanes = {row.lane for row in (await reads.orders(work, references)).values()}
+        for message in messages:
+            if isinstance(message, PlaceOrder):
+                lanes |= _lanes_of_place(context, message)
+        if any(isinstance(message, Decide) for message in messages):
+            lanes |= set(await reads.lane_names(work))
+        await work.lock_lanes(exclusive=None, shared=sorted(lanes))
+        names = {f"command/{getattr(m, 'idempotency_key', '')}" for m in messages}
+        names |= {f"order/{m.reference}" for m in messages if isinstance(m, PlaceOrder)}
+        await work.lock_names(names)
+
+    async def apply(self, items: Sequence[Incoming]) -> CommandsApplied:
+        ledger = self.ledger
+        messages = [item.message for item in items if item.message is not None]
+        self.commands = await reads.commands(
+            ledger.work, {getattr(m, "idempotency_key", "") for m in messages}
+        )
+        await ledger.load_holds()
+        await ledger.load_orders({ref for m in messages if (ref := getattr(m, "reference", None))})
+        seqs = await ledger.work.next_seqs(len(items))
+        for item, seq in zip(items, seqs, strict=True):
+            await self._apply_or_reject(item, seq)
+        await ledger.flush()
+        return self.done
+
+    async def _apply_or_reject(self, item: Incoming, seq: int) -> None:
+        try:
+            await self._apply(item, seq)
+        except RefusedError as error:
+            self.done.rejected += 1
+            _reject(self.ledger, item, error)
+
+    async def _apply(self, item: Incoming, seq: int) -> None:
+        message = item.message
+        if message is None:
+            code = Rejection.UNKNOWN_TYPE if item.unknown_type else Rejection.UNREADABLE
+            raise RefusedError(code, item.why)
+        if await self._is_repeat(item, message):
+            self.done.repeated += 1
+            return
+        if isinstance(message, PlaceOrder):
+            await place_order(self.ledger, item, message, seq)
+            self._remember(item, message)
+            await self._apply_parked(message.reference, item.recorded_at)
+            return
+        if isinstance(message, Decide):
+            await decide(self.ledger, item, message, seq)
+            self._remember(item, message)
+            return
+        if not isinstance(message, ClaimPaid | CancelOrder | AmendOrder):
+            raise RefusedError(Rejection.UNKNOWN_TYPE, item.type)
+        entry = self.ledger.orders.get(message.reference)
+        if entry is None:
+            self._park(item, message.reference)
+            return
+        if isinstance(message, ClaimPaid):
+            await claim_payment(self.ledger, entry, item, message, seq)
+        elif isinstance(message, CancelOrder):
+            await cancel_order(self.ledger, entry, item, message, seq)
+        else:
+            await amend_order(self.ledger, entry, item, message, seq)
+        self._remember(item, message)
+
+    async def _is_repeat(self, item: Incoming, message: Message) -> bool:
+        """Tell a repeat; the same key with other content is a conflict."""
+        known = self.commands.get(getattr(message, "idempotency_key", ""))
+        if known is None:
+            return False
+        if known.digest != _digest(item, message):
+            raise RefusedError(Rejection.IDEMPOTENCY_CONFLICT, f"Found {known.key}.")
+        return True
+
+    def _remember(self, item: Incoming, message: Message) -> None:
+        self.done.applied += 1
+        row = CommandRow(
+            key=getattr(message, "idempotency_key", ""),
+            digest=_digest(item, message),
+            reference=getattr(message, "reference", ""),
+            applied_at=item.recorded_at,
+        )
+        self.commands[row.key] = row
+        self.ledger.add_new("commands", row)
+
+    def _park(self, item: Incoming, reference: str) -> None:
+        self.done.parked += 1
+        self.ledger.add_new(
+            "parked",
+            ParkedRow(
+                reference=reference,
+                lane=Lane(item.topic, item.partition).name,
+                offset=item.offset,
+                key=item.key,
+                type=item.type,
+                headers=msgspec.msgpack.encode(item.headers),
+                value=item.value,
+                recorded_at=item.recorded_at,
+            ),
+        )
+
+    async def _apply_parked(self, reference: str, placed_at: datetime) -> None:
+        """Apply what waited for this order; what waited too long is rejected."""
+        await self.ledger.flush()
+        for row in await writes.take_parked(self.ledger.work, [reference]):
+            item = _unpark(row)
+            if row.recorded_at + PARKED_FOR < placed_at:
+                self.done.rejected += 1
+                _reject(self.ledger, item, RefusedError(Rejection.UNKNOWN_ORDER))
+                continue
+            key = getattr(item.message, "idempotency_key", "")
+            self.commands.update(await reads.commands(self.ledger.work, [key]))
+            seq = (await self.ledger.work.next_seqs(1))[0]
+            await self._apply_or_reject(item, seq)
+
+
+def _digest(item: Incoming, message: Message) -> bytes:
+    return hashlib.sha256(item.type.encode() + b"\x00" + encode(message)).digest()
+
+
+def _lanes_of_place(context: ServiceContext, command: PlaceOrder) -> set[str]:
+    """Name the lane that an order to be placed will be judged by, if it can be told."""
+    route = context.routes.get(command.route)
+    if route is None:
+        return set()
+    try:
+        address = parse_address(route.chain, route.shared_address or command.address or "")
+    except (AddressError, CatalogueError):
+        return set()
+    return {context.lane_of(route.chain, address.key)}
+
+
+def _unpark(row: ParkedRow) -> Incoming:
+    topic, _, partition = row.lane.rpartition("/")
+    record = Record(
+        lane=Lane(topic, int(partition)),
+        offset=row.offset,
+        key=row.key,
+        value=row.value,
+        headers=tuple(msgspec.msgpack.decode(row.headers, type=list[tuple[str, bytes]])),
+        time=row.recorded_at,
+    )
+    return read_record(record, COMMAND_KINDS)
+
+
+def _reject(ledger: Ledger, item: Incoming, error: RefusedError) -> None:
+    """Send the bytes as they came, with the reason in headers of our own."""
+    headers = (
+        *item.headers,
+        ("rejected_code", error.code.value.encode()),
+        ("rejected_reason", str(error)[:2_000].encode()),
+        ("rejected_topic", ORDERS.encode()),
+        ("rejected_partition", str(item.partition).encode()),
+        ("rejected_offset", str(item.offset).encode()),
+    )
+    ledger.send_raw(
+        topic=ORDERS_REJECTED,
+        key=item.key,
+        type_name=item.type or "unknown",
+        headers=headers,
+        value=item.value,
+        event_id=derived_id("rejected", item.topic, str(item.partition), str(item.offset)),
+        recorded_at=item.recorded_at,
+    )

@@ -1,0 +1,216 @@
+"""Apply a batch of one chain lane: one transaction, position first.
+
+Reads the lane's records; writes transfers, coverage, orders, journal and outbox. Decides through
+matcher and lifecycle only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from chains.addresses import canonical_key
+from reconciler.services.context import ServiceContext
+from reconciler.services.coverage import apply_retraction, apply_watermark
+from reconciler.services.incoming import Incoming, LaneStoppedError, journal_body, read_record
+from reconciler.services.judge import catch_up, judge
+from reconciler.services.ledger import AddressKey, Ledger
+from reconciler.services.look_ups import apply_look_up, order_of_request
+from reconciler.services.matching import prepare_matching
+from reconciler.services.transfers import apply_dropped, apply_seen
+from reconciler.services.unreadable import UnappliableError, keep_unreadable
+from reconciler.storage import positions, reads
+from reconciler.storage.unit_of_work import Store, Work
+from reconciler.stream.promise import Batch, Lane
+from schemas.caip import ChainName, family_of
+from schemas.codec import FACT_KINDS
+from schemas.facts import (
+    AddressCovered,
+    BlockRetracted,
+    TransactionLookedUp,
+    TransferDropped,
+    TransferSeen,
+    Watermark,
+)
+
+
+class Applied(Struct, frozen=True, kw_only=True):
+    """What a batch did, for metrics and for those who wait for the outbox."""
+
+    facts: int
+    watermarks: int
+    unreadable: int
+
+
+class InboxSeen(Struct, frozen=True):
+    """A replay knows up to when `orders` was applied; a live lane reads it from the positions."""
+
+    until: datetime | None
+
+
+async def apply_facts(
+    store: Store,
+    context: ServiceContext,
+    batch: Batch,
+    *,
+    held: int | None,
+    inbox: InboxSeen | None = None,
+) -> Applied:
+    """Apply a batch behind position `held` and move the position to `batch.next_offset`.
+
+    **Raises**: `PositionMovedError` (seek again), `LaneStoppedError` (a kind that we do not know).
+    """
+    items = [read_record(record, FACT_KINDS) for record in batch.records]
+    for item in items:
+        if item.unknown_type:
+            message = f"lane {batch.lane.name} at {item.offset}: {item.why}"
+            raise LaneStoppedError(message)
+
+    async def use_case(work: Work) -> Applied:
+        await work.lock_lanes(exclusive=batch.lane.name)
+        await positions.advance(work, batch.lane.name, held=held, next_offset=batch.next_offset)
+        ledger = Ledger(work, context)
+        run = _Run(ledger, batch.lane, await _inbox(work, context, inbox))
+        return await run.apply(items)
+
+    applied = await store.run(use_case, name="apply_facts")
+    if items:
+        store.outbox_written.set()
+    return applied
+
+
+async def _inbox(work: Work, context: ServiceContext, given: InboxSeen | None) -> datetime | None:
+    if given is not None:
+        return given.until
+    return await positions.inbox_until(work, context.orders_lanes)
+
+
+class _Run:
+    """One batch under way."""
+
+    def __init__(self, ledger: Ledger, lane: Lane, inbox_until: datetime | None) -> None:
+        self.ledger = ledger
+        self.lane = lane
+        self.chain: ChainName = ledger.context.chain_of_topic[lane.topic]
+        self.inbox_until = inbox_until
+        self.watermarks = 0
+        self.unreadable = 0
+
+    async def apply(self, items: Sequence[Incoming]) -> Applied:
+        await self.ledger.load_lanes([self.lane.name])
+        await self.ledger.load_holds()
+        await self._load(items)
+        seqs = await self.ledger.work.next_seqs(len(items))
+        for item, seq in zip(items, seqs, strict=True):
+            await self._apply_or_keep(item, seq)
+        await self.ledger.flush()
+        return Applied(
+            facts=len(items) - self.watermarks - self.unreadable,
+            watermarks=self.watermarks,
+            unreadable=self.unreadable,
+        )
+
+    async def _load(self, items: Sequence[Incoming]) -> None:
+        """Lock the addresses and read everything that the batch can touch."""
+        ledger = self.ledger
+        await ledger.lock_addresses(self._address_keys(items))
+        seen = [i.message for i in items if isinstance(i.message, TransferSeen)]
+        names = {m.transfer for m in seen}
+        names |= {i.message.transfer for i in items if isinstance(i.message, TransferDropped)}
+        txs = {m.transfer.split("/")[1] for m in seen}
+        found = await reads.transfers(ledger.work, names)
+        by_tx = await reads.transfers_of_txs(ledger.work, self.chain, txs)
+        await ledger.load_transfers([*found.values(), *by_tx])
+        await prepare_matching(ledger, seen)
+        references = {ref for name in ledger.transfers for ref in ledger.owners_of(name)}
+        references |= {row.owner for row in ledger.addresses.values() if row.owner is not None}
+        looked_up = [i.message for i in items if isinstance(i.message, TransactionLookedUp)]
+        references |= {order_of_request(m.request) for m in looked_up}
+        paid = await reads.transfers(ledger.work, {name for m in looked_up for name in m.pays})
+        await ledger.load_transfers(paid.values())
+        await ledger.load_orders(references)
+        await self._lock_other_lanes()
+
+    def _address_keys(self, items: Sequence[Incoming]) -> list[AddressKey]:
+        family = family_of(self.chain)
+        keys: list[AddressKey] = []
+        for item in items:
+            message = item.message
+            if isinstance(message, TransferSeen | TransferDropped):
+                keys.append((family, canonical_key(self.chain, message.to)))
+            elif isinstance(message, AddressCovered):
+                keys.append((family, canonical_key(self.chain, message.address)))
+            elif message is None:
+                keys.append((family, item.key_text))
+        return keys
+
+    async def _lock_other_lanes(self) -> None:
+        """Hold the coverage of orders of other lanes still, while this batch judges them."""
+        others = {entry.row.lane for entry in self.ledger.orders.values()} - {self.lane.name}
+        if not others:
+            return
+        await self.ledger.work.lock_lanes(exclusive=None, shared=sorted(others))
+        for name in others:
+            self.ledger.lanes.pop(name, None)
+        await self.ledger.load_lanes(others)
+
+    async def _apply_or_keep(self, item: Incoming, seq: int) -> None:
+        """Apply a fact; one that cannot be applied is kept as it came, and the lane moves on."""
+        if item.message is None:
+            self.unreadable += 1
+            await keep_unreadable(self.ledger, item, self.chain, seq, why=item.why)
+            return
+        try:
+            await self._apply(item, seq)
+        except UnappliableError as error:
+            self.unreadable += 1
+            await keep_unreadable(self.ledger, item, self.chain, seq, why=str(error))
+
+    async def _apply(self, item: Incoming, seq: int) -> None:
+        message, ledger = item.message, self.ledger
+        chain = getattr(message, "chain", self.chain)
+        if chain != self.chain:
+            sentence = f"expected facts of {self.chain}, found {chain}"
+            raise UnappliableError(sentence)
+        if isinstance(message, TransferSeen):
+            await apply_seen(ledger, self.lane, item, message, seq)
+        elif isinstance(message, Watermark):
+            self.watermarks += 1
+            await apply_watermark(
+                ledger, self.lane, item, message, seq, inbox_until=self.inbox_until
+            )
+        elif isinstance(message, BlockRetracted):
+            await apply_retraction(ledger, self.lane, item, message, seq)
+        elif isinstance(message, TransferDropped):
+            await apply_dropped(ledger, item, message, seq)
+        elif isinstance(message, AddressCovered):
+            await self._cover(item, message, seq)
+        elif isinstance(message, TransactionLookedUp):
+            await apply_look_up(ledger, self.lane, item, message, seq)
+
+    async def _cover(self, item: Incoming, message: AddressCovered, seq: int) -> None:
+        """Note that an address was scanned back; its order may now end."""
+        ledger = self.ledger
+        key = canonical_key(self.chain, message.address)
+        row = ledger.addresses.get((family_of(self.chain), key))
+        if row is None or not row.cover(self.chain):
+            return
+        ledger.touch_address(row)
+        ledger.journal.add(
+            seq=seq,
+            head=row,
+            chain_key=f"address/{row.family}/{row.key}",
+            kind="fact",
+            recorded_at=item.recorded_at,
+            body=journal_body(item),
+        )
+        entry = ledger.orders.get(row.owner) if row.owner else None
+        if entry is None or entry.state.terms.chain != self.chain:
+            return
+        await catch_up(ledger, entry)
+        lane = ledger.lane_of(entry)
+        await judge(
+            ledger, entry, lane.moment(seq=seq, recorded_at=item.recorded_at, verdicts=False)
+        )

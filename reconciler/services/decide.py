@@ -1,0 +1,382 @@
+"""A person decides: an input like any fact, journalled with name and reason, undone by another.
+
+What a decision changed is kept beside it (`before`), so that `undo` puts it back and judges again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from reconciler.matcher import Share
+from reconciler.matcher.match import Match
+from reconciler.model.order import OrderDecisions
+from reconciler.services.coverage import wake_subject
+from reconciler.services.desk import close_exception, settle_exception
+from reconciler.services.incoming import Incoming, journal_body
+from reconciler.services.judge import catch_up, judge
+from reconciler.services.ledger import Ledger, OrderEntry
+from reconciler.services.matching import find_match, give_by_match
+from reconciler.services.refused import RefusedError
+from reconciler.storage import reads, writes
+from reconciler.storage.rows import DecisionRow, HoldRow, LaneRow, TransferRow
+from schemas.amounts import AmountError, BaseUnits, parse_base_units
+from schemas.codes import ExceptionKind, MatchRule, Phase, Rejection, TransferState
+from schemas.commands import (
+    AcceptShort,
+    Action,
+    Assign,
+    Close,
+    Decide,
+    Hold,
+    Reject,
+    Release,
+    Returned,
+    Revive,
+    Split,
+    Undo,
+    WriteOff,
+)
+from schemas.values import Message, OrderReference, decode_hook, encode_hook
+
+
+class Before(Message, frozen=True):
+    """What stood before a decision, as far as an undo must put it back."""
+
+    transfer: str | None = None
+    shares: tuple[tuple[str, BaseUnits], ...] = ()
+    decided: bool = False
+    rejected_from: str | None = None
+    disposed: str | None = None
+    order: str | None = None
+    decisions: OrderDecisions | None = None
+    subject: str | None = None
+
+
+class _Done(Message, frozen=True):
+    """What a decision touched."""
+
+    before: Before
+    orders: tuple[str, ...] = ()
+
+
+async def decide(ledger: Ledger, item: Incoming, command: Decide, seq: int) -> None:
+    """Carry a decision out. **Raises**: `RefusedError`, before anything is changed."""
+    action = command.action
+    await load_for_decision(ledger, action)
+    if isinstance(action, Undo):
+        done = await _undo(ledger, item, command, action)
+    else:
+        done = await _carry_out(ledger, item, command, action)
+    ledger.add_new(
+        "decisions",
+        DecisionRow(
+            key=command.idempotency_key,
+            actor=command.actor,
+            reason=command.reason,
+            action=msgspec.json.encode(action),
+            before=msgspec.json.encode(done.before, enc_hook=encode_hook),
+            decided_at=item.recorded_at,
+        ),
+    )
+    _journal(ledger, item, command, done, seq)
+    for reference in done.orders:
+        entry = ledger.orders[reference]
+        lane = ledger.lane_of(entry)
+        await judge(
+            ledger, entry, lane.moment(seq=seq, recorded_at=item.recorded_at, verdicts=True)
+        )
+
+
+async def load_for_decision(ledger: Ledger, action: Action) -> None:
+    """Read what a decision is about: its transfer with all owners, its orders."""
+    references: list[str] = []
+    if isinstance(action, Assign | Split | Reject | Returned | WriteOff):
+        found = await reads.transfers(ledger.work, [action.transfer])
+        await ledger.lock_addresses((row.family, row.address_key) for row in found.values())
+        await ledger.load_transfers(
+            [r for r in found.values() if r.transfer not in ledger.transfers]
+        )
+        references += ledger.owners_of(action.transfer)
+        references += [
+            address.owner
+            for row in found.values()
+            if (address := ledger.addresses.get((row.family, row.address_key))) and address.owner
+        ]
+    if isinstance(action, Assign | AcceptShort | Revive):
+        references.append(action.reference)
+    if isinstance(action, Split):
+        references += [part.reference for part in action.parts]
+    await ledger.load_orders(references)
+
+
+async def _carry_out(ledger: Ledger, item: Incoming, command: Decide, action: Action) -> _Done:
+    if isinstance(action, Assign):
+        row = _transfer(ledger, action.transfer)
+        share = Share(OrderReference(action.reference), row.amount)
+        return await _give(ledger, item, row, [share], command)
+    if isinstance(action, Split):
+        return await _give(ledger, item, *_parts(ledger, action), command)
+    if isinstance(action, Reject):
+        return await _reject(ledger, item, action)
+    if isinstance(action, Returned | WriteOff):
+        return await _dispose(ledger, item, command, action)
+    if isinstance(action, AcceptShort | Revive):
+        return await _about_order(ledger, action)
+    if isinstance(action, Close):
+        by = f"{command.actor}: {command.reason}"
+        if not await settle_exception(ledger, action.exception, item.recorded_at, by=by):
+            raise RefusedError(Rejection.UNKNOWN_EXCEPTION, f"No open one is {action.exception}.")
+        return _Done(before=Before())
+    if isinstance(action, Hold):
+        return await _hold(ledger, item, command, action)
+    return await _release(ledger, action)
+
+
+def _transfer(ledger: Ledger, name: str) -> TransferRow:
+    row = ledger.transfers.get(name)
+    if row is None:
+        raise RefusedError(Rejection.UNKNOWN_TRANSFER, f"Found {name}.")
+    return row
+
+
+def _order(ledger: Ledger, reference: str) -> OrderEntry:
+    entry = ledger.orders.get(reference)
+    if entry is None:
+        raise RefusedError(Rejection.UNKNOWN_ORDER, f"Found {reference}.")
+    return entry
+
+
+def _parts(ledger: Ledger, action: Split) -> tuple[TransferRow, Sequence[Share]]:
+    """Read the parts of a split; they add up to the transfer exactly, each order once."""
+    row = _transfer(ledger, action.transfer)
+    try:
+        shares = [Share(part.reference, parse_base_units(part.amount)) for part in action.parts]
+    except AmountError as error:
+        raise RefusedError(Rejection(error.code), f"{error}.") from error
+    total = sum(share.amount for share in shares)
+    if total != row.amount or any(share.amount == 0 for share in shares):
+        detail = f"Expected parts above zero that add up to {row.amount}, found {total}."
+        raise RefusedError(Rejection.PARTS_DO_NOT_ADD_UP, detail)
+    if len({share.order for share in shares}) != len(shares):
+        raise RefusedError(Rejection.PARTS_DO_NOT_ADD_UP, "An order is named twice.")
+    return row, shares
+
+
+async def _give(
+    ledger: Ledger,
+    item: Incoming,
+    row: TransferRow,
+    shares: Sequence[Share],
+    command: Decide,
+) -> _Done:
+    """Give a transfer to orders of its own asset and chain."""
+    _check_free(row)
+    for share in shares:
+        terms = _order(ledger, share.order).state.terms
+        if (terms.asset, terms.chain) != (row.asset, row.chain):
+            detail = f"Expected {terms.asset}, found {row.asset}."
+            raise RefusedError(Rejection.WRONG_ASSET, detail)
+    touched = {*ledger.owners_of(row.transfer), *(share.order for share in shares)}
+    before = _before(ledger, row)
+    await _catch_up_all(ledger, touched)
+    match = Match(
+        rule=MatchRule.DECISION,
+        shares=tuple(shares),
+        reason=f"{command.actor}: {command.reason}"[:256],
+    )
+    row.rejected_from = None
+    await give_by_match(ledger, row, match, item)
+    return _Done(before=before, orders=tuple(sorted(touched)))
+
+
+def _check_free(row: TransferRow) -> None:
+    """Refuse to decide about money that is gone or was sent back."""
+    if row.disposed is not None or row.state == TransferState.DROPPED:
+        detail = f"The transfer is {row.disposed or row.state}."
+        raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, detail)
+
+
+async def _reject(ledger: Ledger, item: Incoming, action: Reject) -> _Done:
+    row = _transfer(ledger, action.transfer)
+    _check_free(row)
+    owners = set(ledger.owners_of(row.transfer))
+    if not owners:
+        raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, "The transfer has no order.")
+    before = _before(ledger, row)
+    await _catch_up_all(ledger, owners)
+    row.rejected_from = min(owners)
+    ledger.give(row.transfer, [])
+    await give_by_match(ledger, row, await find_match(ledger, row), item)
+    return _Done(before=before, orders=tuple(sorted(owners)))
+
+
+async def _dispose(
+    ledger: Ledger, item: Incoming, command: Decide, action: Returned | WriteOff
+) -> _Done:
+    """Settle a transfer that pays nothing: sent back, or written off."""
+    row = _transfer(ledger, action.transfer)
+    _check_free(row)
+    for reference in ledger.owners_of(row.transfer):
+        status = _order(ledger, reference).state.status
+        if status is not None and row.transfer in status.counted and not status.has_ended:
+            detail = f"It counts for order {reference}."
+            raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, detail)
+    before = _before(ledger, row)
+    owners = set(ledger.owners_of(row.transfer))
+    await _catch_up_all(ledger, owners)
+    by = f"{command.actor}: {command.reason}"
+    returned = isinstance(action, Returned)
+    row.disposed = f"returned in {action.tx}" if isinstance(action, Returned) else "written off"
+    if row.open_kind is not None and row.open_kind != ExceptionKind.DUST:
+        await _settle_own(ledger, row, item.recorded_at, by=by, returned=returned)
+    ledger.put_transfer(row)
+    return _Done(before=before, orders=tuple(sorted(owners)))
+
+
+async def _settle_own(
+    ledger: Ledger, row: TransferRow, at: datetime, *, by: str, returned: bool
+) -> None:
+    word = "returned" if returned else "written off"
+    kind = ExceptionKind(str(row.open_kind))
+    await close_exception(ledger, kind, row.transfer, at, why=f"{word} by {by}")
+    row.open_kind = None
+
+
+async def _about_order(ledger: Ledger, action: AcceptShort | Revive) -> _Done:
+    entry = _order(ledger, action.reference)
+    await catch_up(ledger, entry)
+    status = entry.state.status
+    before = Before(order=entry.row.reference, decisions=entry.state.decisions)
+    if isinstance(action, AcceptShort):
+        if status is None or status.received_final == 0 or status.phase is Phase.CONFIRMED:
+            raise RefusedError(Rejection.NOTHING_TO_ACCEPT)
+        changed = msgspec.structs.replace(entry.state.decisions, accepted_short=True)
+    else:
+        if status is None or status.phase not in {Phase.EXPIRED, Phase.UNDERPAID}:
+            raise RefusedError(Rejection.NOT_REVIVABLE)
+        changed = msgspec.structs.replace(entry.state.decisions, revived=True)
+    entry.change(decisions=changed)
+    return _Done(before=before, orders=(entry.row.reference,))
+
+
+async def _hold(ledger: Ledger, item: Incoming, command: Decide, action: Hold) -> _Done:
+    row = HoldRow(
+        subject=action.subject,
+        actor=command.actor,
+        reason=command.reason,
+        since=item.recorded_at,
+    )
+    if action.subject not in _subjects(ledger):
+        detail = f"Expected a chain, an asset or a route, found {action.subject!r}."
+        raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, detail)
+    await writes.put_hold(ledger.work, row)
+    ledger.holds.setdefault(action.subject, row)
+    return _Done(before=Before(subject=action.subject))
+
+
+async def _release(ledger: Ledger, action: Action) -> _Done:
+    subject = action.subject if isinstance(action, Release) else ""
+    if ledger.holds.pop(subject, None) is None:
+        raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, f"Nothing holds {subject!r}.")
+    await writes.lift_hold(ledger.work, subject)
+    await wake_subject(ledger, subject)
+    return _Done(before=Before(subject=subject))
+
+
+def _subjects(ledger: Ledger) -> set[str]:
+    """List what can be held: configured chains, their assets and routes."""
+    context = ledger.context
+    assets = {a.id for chain in context.lanes for a in context.catalogue.assets_of(chain)}
+    return {*context.lanes, *assets, *context.routes}
+
+
+async def _undo(ledger: Ledger, item: Incoming, command: Decide, action: Undo) -> _Done:
+    """Put back what a decision changed, and judge again."""
+    found = await reads.decisions(ledger.work, [action.decision])
+    row = found.get(action.decision)
+    if row is None:
+        raise RefusedError(Rejection.UNKNOWN_DECISION, f"Found {action.decision}.")
+    if row.undone_by is not None:
+        raise RefusedError(Rejection.ALREADY_UNDONE, f"By {row.undone_by}.")
+    before = msgspec.json.decode(row.before, type=Before, dec_hook=decode_hook)
+    done = _Done(before=Before())
+    if before.transfer is not None:
+        done = await _put_back_transfer(ledger, item, before)
+    elif before.order is not None and before.decisions is not None:
+        await ledger.load_orders([before.order])
+        entry = _order(ledger, before.order)
+        await catch_up(ledger, entry)
+        old = Before(order=before.order, decisions=entry.state.decisions)
+        entry.change(decisions=before.decisions)
+        done = _Done(before=old, orders=(before.order,))
+    else:
+        raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, "Decide the opposite instead.")
+    await writes.mark_undone(ledger.work, action.decision, by=command.idempotency_key)
+    return done
+
+
+async def _put_back_transfer(ledger: Ledger, item: Incoming, before: Before) -> _Done:
+    name = before.transfer or ""
+    found = await reads.transfers(ledger.work, [name])
+    await ledger.lock_addresses((row.family, row.address_key) for row in found.values())
+    await ledger.load_transfers([r for r in found.values() if r.transfer not in ledger.transfers])
+    row = _transfer(ledger, name)
+    address = ledger.addresses[row.family, row.address_key]
+    owners = {*ledger.owners_of(name), *(order for order, _ in before.shares)}
+    if address.owner is not None:
+        owners.add(address.owner)
+    await ledger.load_orders(owners)
+    now = _before(ledger, row)
+    await _catch_up_all(ledger, owners)
+    row.rejected_from, row.disposed = before.rejected_from, before.disposed
+    if before.decided:
+        shares = [Share(OrderReference(order), amount) for order, amount in before.shares]
+        match = await find_match(ledger, row, shares)
+    else:
+        match = await find_match(ledger, row)
+    await give_by_match(ledger, row, match, item)
+    return _Done(before=now, orders=tuple(sorted(owners)))
+
+
+def _before(ledger: Ledger, row: TransferRow) -> Before:
+    return Before(
+        transfer=row.transfer,
+        shares=tuple((s.order_ref, s.share) for s in ledger.shares_of(row.transfer)),
+        decided=row.decided,
+        rejected_from=row.rejected_from,
+        disposed=row.disposed,
+    )
+
+
+async def _catch_up_all(ledger: Ledger, references: set[str]) -> None:
+    for reference in sorted(references):
+        await catch_up(ledger, ledger.orders[reference])
+
+
+def _journal(ledger: Ledger, item: Incoming, command: Decide, done: _Done, seq: int) -> None:
+    """Write the decision into the chain of its first order, else of what it is about."""
+    body = journal_body(item)
+    if done.orders:
+        entry = ledger.orders[done.orders[0]]
+        entry.dirty = True
+        ledger.journal.add(
+            seq=seq,
+            head=entry.row,
+            chain_key=f"order/{entry.row.reference}",
+            kind="decision",
+            recorded_at=item.recorded_at,
+            body=body,
+        )
+        return
+    head = LaneRow(lane="", chain="")
+    ledger.journal.add(
+        seq=seq,
+        head=head,
+        chain_key=f"decision/{command.idempotency_key}",
+        kind="decision",
+        recorded_at=item.recorded_at,
+        body=body,
+    )

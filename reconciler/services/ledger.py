@@ -1,0 +1,444 @@
+"""One unit of work's view of the database: loaded in bulk, changed in memory, written in bulk.
+
+An identity map. Services load what a batch touches, change rows through the ledger, and `flush` writes
+each table with one statement. Judging (`reconciler.services.judge`) works on what is loaded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from reconciler.kernel.checks import check
+from reconciler.model.status import Due, Moment
+from reconciler.model.transfer import OrderTransfer
+from reconciler.services.context import ServiceContext
+from reconciler.services.state import OrderState, decode_state, encode_state
+from reconciler.storage import reads, rows, tables, writes
+from reconciler.storage.bulk import insert, upsert
+from reconciler.storage.journal import JournalWriter
+from reconciler.storage.unit_of_work import Work
+from reconciler.stream.promise import partition_of
+from schemas.caip import AssetName, ChainName
+from schemas.codec import encode, kind_name
+from schemas.codes import Attention, MatchRule, Phase, TransferState
+from schemas.envelope import Envelope, Headers, to_headers
+from schemas.values import BlockRef, Message, TransferName
+
+AddressKey = tuple[str, str]
+
+
+class OrderEntry:
+    """An order in memory: its row, its document, and whether it must be written."""
+
+    def __init__(self, row: rows.OrderRow, state: OrderState) -> None:
+        self.row = row
+        self.state = state
+        self.dirty = False
+
+    @property
+    def due(self) -> Due:
+        """When it must be judged again."""
+        row = self.row
+        return Due(time=row.due_time, height=row.due_height, finalized_height=row.due_finalized)
+
+    def change(self, **changes: Any) -> None:
+        """Replace parts of the document."""
+        self.state = msgspec.structs.replace(self.state, **changes)
+        self.dirty = True
+
+
+class LaneView:
+    """A lane in memory: its row, and the watermarks that this unit of work applied."""
+
+    def __init__(self, row: rows.LaneRow) -> None:
+        self.row = row
+        self.applied: list[rows.LaneLogRow] = []
+        self.dirty = False
+
+    def moment(self, *, seq: int, recorded_at: datetime, verdicts: bool) -> Moment:
+        """Say what a judge may look at now."""
+        row = self.row
+        return Moment(
+            seq=seq,
+            verdicts=verdicts,
+            recorded_at=recorded_at,
+            height=row.height,
+            finalized_height=row.finalized_height,
+            coverage_time=row.time,
+            decided_until=row.decided_until,
+        )
+
+
+def moment_of(entry: rows.LaneLogRow) -> Moment:
+    """Say what a judge may look at, at a watermark."""
+    return Moment(
+        seq=entry.seq,
+        verdicts=True,
+        recorded_at=entry.recorded_at,
+        height=entry.height,
+        finalized_height=entry.finalized_height,
+        coverage_time=entry.time,
+        decided_until=entry.decided_until,
+    )
+
+
+def passes(due: Due, entry: rows.LaneLogRow) -> bool:
+    """Tell whether a watermark makes an order due."""
+    if due.height is not None and entry.height >= due.height:
+        return True
+    if due.finalized_height is not None and entry.finalized_height >= due.finalized_height:
+        return True
+    return (
+        due.time is not None and entry.decided_until is not None and entry.decided_until > due.time
+    )
+
+
+class Ledger:
+    """See the module."""
+
+    def __init__(self, work: Work, context: ServiceContext) -> None:
+        self.work = work
+        self.context = context
+        self.addresses: dict[AddressKey, rows.AddressRow] = {}
+        self.orders: dict[str, OrderEntry] = {}
+        self.transfers: dict[str, rows.TransferRow] = {}
+        self.lanes: dict[str, LaneView] = {}
+        self.holds: dict[str, rows.HoldRow] = {}
+        self.journal = JournalWriter()
+        self.off_the_line: set[str] = set()
+        self.reservations: list[rows.ReservationRow] = []
+        self.claims_seen: list[rows.ClaimRow] = []
+        self._of_tx: dict[tuple[str, str], set[str]] = {}
+        self._shares: dict[str, list[rows.ShareRow]] = {}
+        self._of_order: dict[str, set[str]] = {}
+        self._orders_complete: set[str] = set()
+        self._dirty_addresses: set[AddressKey] = set()
+        self._dirty_transfers: set[str] = set()
+        self._dirty_shares: set[str] = set()
+        self._outbox: list[rows.OutboxRow] = []
+        self.new_rows: dict[str, list[Any]] = {}
+        self._exceptions: dict[str, rows.ExceptionRow] = {}
+        self._exceptions_known: set[str] = set()
+        self._dirty_exceptions: set[str] = set()
+
+    # Loading
+
+    async def load_holds(self) -> None:
+        """Read all holds."""
+        self.holds = await reads.holds(self.work)
+
+    async def load_lanes(self, names: Iterable[str]) -> None:
+        """Read lanes; one that was never applied is new."""
+        wanted = [name for name in names if name not in self.lanes]
+        found = await reads.lanes(self.work, wanted)
+        for name in wanted:
+            chain = self.context.chain_of_topic.get(name.rpartition("/")[0], "")
+            row = found.get(name) or rows.LaneRow(lane=name, chain=chain)
+            self.lanes[name] = LaneView(row)
+
+    async def lock_addresses(self, keys: Iterable[AddressKey]) -> None:
+        """Lock and read addresses that are not held yet."""
+        wanted = [key for key in keys if key not in self.addresses]
+        if wanted:
+            self.addresses.update(await reads.lock_addresses(self.work, wanted))
+
+    async def load_transfers(self, found: Iterable[rows.TransferRow]) -> None:
+        """Take transfers in, with those to whom they were given."""
+        fresh = [row for row in found if row.transfer not in self.transfers]
+        for row in fresh:
+            self._take(row)
+        for share in await reads.shares_of_transfers(self.work, [row.transfer for row in fresh]):
+            self._add_share(share)
+
+    async def load_orders(self, references: Iterable[str]) -> None:
+        """Lock the orders' addresses, then read the orders and all their transfers."""
+        wanted = sorted(set(references) - self._orders_complete)
+        if not wanted:
+            return
+        held = set(self.addresses)
+        found = await reads.orders(self.work, wanted)
+        await self.lock_addresses((row.family, row.address_key) for row in found.values())
+        await self.load_lanes({row.lane for row in found.values()})
+        unheld = [r for r, row in found.items() if (row.family, row.address_key) not in held]
+        if unheld and self.work.is_postgresql:  # what is decided on is read after the lock
+            found.update(await reads.orders(self.work, unheld))
+        for reference, row in found.items():
+            self.orders.setdefault(reference, OrderEntry(row, decode_state(row.state)))
+        shares = await reads.shares_of_orders(self.work, found)
+        missing = {share.transfer for share in shares} - self.transfers.keys()
+        await self.load_transfers((await reads.transfers(self.work, missing)).values())
+        self._orders_complete.update(wanted)
+        await self._check_the_line(found)
+
+    async def _check_the_line(self, found: dict[str, rows.OrderRow]) -> None:
+        """Note transfers whose block is not the one that the lane's watermark names."""
+        by_lane: dict[str, dict[str, rows.TransferRow]] = {}
+        for reference in found:
+            for name in self._of_order.get(reference, ()):
+                row = self.transfers[name]
+                if row.state == TransferState.INCLUDED and row.height is not None:
+                    by_lane.setdefault(row.lane, {})[name] = row
+        for lane, members in by_lane.items():
+            heights = {row.height for row in members.values() if row.height is not None}
+            line = await reads.line_hashes(self.work, lane, heights)
+            for name, row in members.items():
+                if (
+                    row.height is not None
+                    and line.get(row.height, row.block_hash) != row.block_hash
+                ):
+                    self.off_the_line.add(name)
+
+    # Reading what is loaded
+
+    def address_of(self, entry: OrderEntry) -> rows.AddressRow:
+        """Give the address row of an order."""
+        return self.addresses[entry.row.family, entry.row.address_key]
+
+    def lane_of(self, entry: OrderEntry) -> LaneView:
+        """Give the lane whose coverage an order is judged by."""
+        return self.lanes[entry.row.lane]
+
+    def shares_of(self, transfer: str) -> Sequence[rows.ShareRow]:
+        """Tell to whom a transfer was given."""
+        return self._shares.get(transfer, ())
+
+    def owners_of(self, transfer: str) -> Sequence[str]:
+        """Name the orders that a transfer was given to."""
+        return [share.order_ref for share in self._shares.get(transfer, ())]
+
+    def transfers_of(self, reference: str) -> Sequence[rows.TransferRow]:
+        """List an order's transfers in the order in which they were first applied."""
+        names = self._of_order.get(reference, ())
+        return sorted(
+            (self.transfers[name] for name in names), key=lambda row: (row.seq, row.transfer)
+        )
+
+    def transfers_of_tx(self, chain: str, tx: str) -> Sequence[rows.TransferRow]:
+        """List the loaded transfers of one transaction."""
+        return [self.transfers[name] for name in sorted(self._of_tx.get((chain, tx), ()))]
+
+    def view_of(self, entry: OrderEntry) -> tuple[OrderTransfer, ...]:
+        """Give an order's transfers as its judge sees them."""
+        return tuple(
+            self._as_seen(row, entry.row.reference)
+            for row in self.transfers_of(entry.row.reference)
+        )
+
+    def _as_seen(self, row: rows.TransferRow, reference: str) -> OrderTransfer:
+        share = next(s for s in self._shares[row.transfer] if s.order_ref == reference)
+        block = None
+        if row.height is not None and row.block_hash is not None and row.block_time is not None:
+            block = BlockRef(height=row.height, hash=row.block_hash, time=row.block_time)
+        return OrderTransfer(
+            transfer=TransferName(row.transfer),
+            chain=ChainName(row.chain),
+            tx=row.tx,
+            asset=AssetName(row.asset),
+            amount=row.amount,
+            share=share.share,
+            state=TransferState(row.state),
+            block=block,
+            first_time=row.first_time,
+            tx_total=row.tx_total,
+            rule=MatchRule(row.rule),
+            reason=row.reason,
+            coinbase=row.coinbase,
+            was_final=row.was_final,
+            retracted_at=row.retracted_at,
+            on_the_line=row.transfer not in self.off_the_line,
+            decided=row.decided,
+        )
+
+    # Changing
+
+    def add_order(self, row: rows.OrderRow, state: OrderState) -> OrderEntry:
+        """Take in a new order."""
+        check(row.reference not in self.orders, f"order {row.reference} is placed twice")
+        entry = OrderEntry(row, state)
+        entry.dirty = True
+        self.orders[row.reference] = entry
+        self._orders_complete.add(row.reference)
+        return entry
+
+    def add_address(self, row: rows.AddressRow) -> None:
+        """Take in a new address."""
+        self.addresses[row.family, row.key] = row
+        self._dirty_addresses.add((row.family, row.key))
+
+    def touch_address(self, row: rows.AddressRow) -> None:
+        """Note that an address row changed."""
+        self._dirty_addresses.add((row.family, row.key))
+
+    def put_transfer(self, row: rows.TransferRow) -> None:
+        """Take in a new transfer, or note that one changed."""
+        self._take(row)
+        self._dirty_transfers.add(row.transfer)
+
+    def _take(self, row: rows.TransferRow) -> None:
+        self.transfers[row.transfer] = row
+        self._shares.setdefault(row.transfer, [])
+        self._of_tx.setdefault((row.chain, row.tx), set()).add(row.transfer)
+
+    def give(self, transfer: str, shares: Sequence[rows.ShareRow]) -> None:
+        """Give a transfer to these orders and to nobody else."""
+        for old in self._shares.get(transfer, ()):
+            self._of_order.get(old.order_ref, set()).discard(transfer)
+        self._shares[transfer] = []
+        for share in shares:
+            self._add_share(share)
+        self._dirty_shares.add(transfer)
+
+    def _add_share(self, share: rows.ShareRow) -> None:
+        owners = self._shares.setdefault(share.transfer, [])
+        if all(known.order_ref != share.order_ref for known in owners):
+            owners.append(share)
+        self._of_order.setdefault(share.order_ref, set()).add(share.transfer)
+
+    def add_new(self, table: str, row: Any) -> None:
+        """Append a row that is only ever written once."""
+        self.new_rows.setdefault(table, []).append(row)
+
+    # Telling
+
+    def send(
+        self,
+        *,
+        topic: str,
+        key: str,
+        message: Message,
+        event_id: str,
+        recorded_at: datetime,
+        subject: str | None = None,
+        sequence: int | None = None,
+    ) -> None:
+        """Put a message into the outbox, with what it tells of."""
+        name = kind_name(message)
+        envelope = Envelope(
+            id=event_id, type=name, time=recorded_at, subject=subject, sequence=sequence
+        )
+        self.send_raw(
+            topic=topic,
+            key=key.encode(),
+            type_name=name,
+            headers=to_headers(envelope),
+            value=encode(message),
+            event_id=event_id,
+            recorded_at=recorded_at,
+        )
+
+    def send_raw(
+        self,
+        *,
+        topic: str,
+        key: bytes,
+        type_name: str,
+        headers: Headers,
+        value: bytes | None,
+        event_id: str,
+        recorded_at: datetime,
+    ) -> None:
+        """Put bytes into the outbox as they are."""
+        self._outbox.append(
+            rows.OutboxRow(
+                shard=partition_of(key, self.context.relay_shards),
+                topic=topic,
+                key=key,
+                type=type_name,
+                event_id=event_id,
+                headers=msgspec.msgpack.encode(headers),
+                value=value,
+                recorded_at=recorded_at,
+            )
+        )
+
+    # Exceptions
+
+    async def exception(self, name: str) -> rows.ExceptionRow | None:
+        """Read an exception, once a unit of work."""
+        if name not in self._exceptions_known:
+            self._exceptions_known.add(name)
+            self._exceptions.update(await reads.exceptions(self.work, [name]))
+        return self._exceptions.get(name)
+
+    def put_exception(self, row: rows.ExceptionRow) -> None:
+        """Take in a new exception, or note that one changed."""
+        self._exceptions[row.exception] = row
+        self._exceptions_known.add(row.exception)
+        self._dirty_exceptions.add(row.exception)
+
+    # Writing
+
+    async def flush(self) -> None:
+        """Write every change, one statement a table. The ledger can be used on."""
+        connection = self.work.connection
+        await upsert(
+            connection,
+            tables.addresses,
+            [self.addresses[key] for key in sorted(self._dirty_addresses)],
+            keys=("family", "key"),
+        )
+        await self._flush_orders()
+        await self._flush_transfers()
+        await upsert(
+            connection,
+            tables.exceptions,
+            [self._exceptions[name] for name in sorted(self._dirty_exceptions)],
+            keys=("exception",),
+        )
+        for name, new in self.new_rows.items():
+            await insert(connection, tables.metadata.tables[name], new)
+        await self._flush_lanes()
+        await insert(connection, tables.journal, self.journal.take())
+        await self._flush_outbox()
+        self._dirty_addresses.clear()
+        self._dirty_exceptions.clear()
+        self.new_rows.clear()
+
+    async def _flush_orders(self) -> None:
+        dirty = [entry for _, entry in sorted(self.orders.items()) if entry.dirty]
+        for entry in dirty:
+            status = entry.state.status
+            entry.row.state = encode_state(entry.state)
+            entry.row.phase = status.phase if status else Phase.AWAITING_PAYMENT
+            entry.row.is_open = status.is_open if status else True
+            entry.row.waits = status is not None and Attention.HELD in status.attention
+            entry.dirty = False
+        await upsert(
+            self.work.connection,
+            tables.orders,
+            [entry.row for entry in dirty],
+            keys=("reference",),
+        )
+
+    async def _flush_transfers(self) -> None:
+        connection = self.work.connection
+        changed = [self.transfers[name] for name in sorted(self._dirty_transfers)]
+        await upsert(connection, tables.transfers, changed, keys=("transfer",))
+        given = sorted(self._dirty_shares)
+        if given:
+            await writes.forget_shares(self.work, given)
+            await insert(
+                connection,
+                tables.shares,
+                [share for name in given for share in self._shares[name]],
+            )
+        self._dirty_transfers.clear()
+        self._dirty_shares.clear()
+
+    async def _flush_lanes(self) -> None:
+        changed = [view for _, view in sorted(self.lanes.items()) if view.dirty]
+        await upsert(
+            self.work.connection, tables.lanes, [view.row for view in changed], keys=("lane",)
+        )
+        for view in changed:
+            view.dirty = False
+
+    async def _flush_outbox(self) -> None:
+        if not self._outbox:
+            return
+        await insert(self.work.connection, tables.outbox, self._outbox)
+        self._outbox = []

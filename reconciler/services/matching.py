@@ -1,0 +1,168 @@
+"""Finds what bears on a transfer's match and asks the matcher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from chains.addresses import canonical_key
+from chains.catalog import CatalogueError
+from reconciler.matcher import Candidate, Match, MatchQuestion, Reservation, Share, match_transfer
+from reconciler.services.desk import close_exception, open_exception
+from reconciler.services.incoming import Incoming
+from reconciler.services.judge import dust_cause, transfer_cause
+from reconciler.services.ledger import Ledger
+from reconciler.storage import reads, rows
+from schemas.amounts import BaseUnits
+from schemas.caip import AssetName, ChainName, family_of
+from schemas.codes import ExceptionKind, MatchRule, TransferState
+from schemas.facts import TransferSeen
+from schemas.values import OrderReference, split_transfer_id
+
+
+async def prepare_matching(ledger: Ledger, seen: Sequence[TransferSeen]) -> None:
+    """Read reservations and claims for the batch's transfers to shared addresses, in bulk."""
+    wanted: list[tuple[str, str, str, BaseUnits]] = []
+    txs: set[str] = set()
+    senders: set[str] = set()
+    for fact in seen:
+        family, key = family_of(fact.chain), canonical_key(fact.chain, fact.to)
+        address = ledger.addresses.get((family, key))
+        if address is None or address.owner is not None:
+            continue
+        wanted.append((family, key, fact.asset, fact.amount))
+        txs.add(split_transfer_id(fact.transfer)[1])
+        senders.add(canonical_key(fact.chain, fact.sender))
+    if not wanted:
+        return
+    ledger.reservations += await reads.reservations_of_amounts(ledger.work, wanted)
+    await ledger.load_orders(row.order_ref for row in ledger.reservations)
+    family = family_of(seen[0].chain)
+    ledger.claims_seen += await reads.claims_naming(ledger.work, family, txs=txs, senders=senders)
+
+
+async def find_match(ledger: Ledger, row: rows.TransferRow, decided: Iterable[Share] = ()) -> Match:
+    """Ask which order a transfer pays, with everything that is known."""
+    address = ledger.addresses[row.family, row.address_key]
+    question = _question(ledger, row, address, tuple(decided), _reservations(ledger, row))
+    match = match_transfer(question)
+    if match.shares or address.owner is not None:
+        return match
+    known = await reads.live_reservations(ledger.work, [(row.family, row.address_key)])
+    named = [claim for claim in ledger.claims_seen if _names(claim, row)]
+    if not named and row.tx:
+        named = await reads.claims_naming(ledger.work, row.family, txs=[row.tx], senders=[])
+    question = _question(ledger, row, address, (), [_reservation(r) for r in known], named)
+    return match_transfer(question)
+
+
+def _question(
+    ledger: Ledger,
+    row: rows.TransferRow,
+    address: rows.AddressRow,
+    decided: tuple[Share, ...],
+    reservations: Sequence[Reservation],
+    named: Sequence[rows.ClaimRow] = (),
+) -> MatchQuestion:
+    owner = ledger.orders.get(address.owner) if address.owner else None
+    return MatchQuestion(
+        asset=AssetName(row.asset),
+        chain=ChainName(row.chain),
+        amount=row.amount,
+        first_time=row.first_time,
+        dust=_dust(ledger, row),
+        known_asset=True,
+        owner=OrderReference(address.owner) if address.owner else None,
+        owner_asset=owner.state.terms.asset if owner else None,
+        owner_chain=owner.state.terms.chain if owner else None,
+        reservations=reservations,
+        candidates=tuple(
+            Candidate(
+                order=OrderReference(claim.order_ref),
+                why="claimed_transaction" if claim.tx == row.tx else "named_sender",
+            )
+            for claim in named
+        ),
+        decided=decided,
+        rejected=OrderReference(row.rejected_from) if row.rejected_from else None,
+    )
+
+
+def _names(claim: rows.ClaimRow, row: rows.TransferRow) -> bool:
+    return claim.tx == row.tx or (
+        claim.sender is not None and claim.sender == canonical_key(ChainName(row.chain), row.sender)
+    )
+
+
+def _dust(ledger: Ledger, row: rows.TransferRow) -> int:
+    try:
+        return ledger.context.catalogue.asset(AssetName(row.asset)).dust_base_units
+    except CatalogueError:
+        return 0
+
+
+def _reservations(ledger: Ledger, row: rows.TransferRow) -> list[Reservation]:
+    """Give the reservations of exactly this amount whose match span holds the transfer."""
+    return [
+        _reservation(r)
+        for r in ledger.reservations
+        if (r.family, r.address_key, r.asset) == (row.family, row.address_key, row.asset)
+        and r.amount == row.amount
+        and row.first_time <= r.match_end
+    ]
+
+
+def _reservation(row: rows.ReservationRow) -> Reservation:
+    return Reservation(
+        order=OrderReference(row.order_ref),
+        asset=AssetName(row.asset),
+        chain=ChainName(row.chain),
+        amount=row.amount,
+        since=row.since,
+    )
+
+
+async def give_by_match(
+    ledger: Ledger, row: rows.TransferRow, match: Match, item: Incoming
+) -> None:
+    """Store a match: shares, rule and reason, and the exception of what no order explains."""
+    row.rule, row.reason = match.rule, match.reason
+    row.decided = match.rule is MatchRule.DECISION
+    whole = len(match.shares) == 1
+    ledger.give(
+        row.transfer,
+        [
+            rows.ShareRow(
+                transfer=row.transfer,
+                part=0 if whole else number,
+                order_ref=share.order,
+                share=share.amount,
+            )
+            for number, share in enumerate(match.shares, start=1)
+        ],
+    )
+    ledger.put_transfer(row)
+    await keep_own_exception(ledger, row, match, item)
+
+
+async def keep_own_exception(
+    ledger: Ledger, row: rows.TransferRow, match: Match, item: Incoming
+) -> None:
+    """Open the exception of a transfer without an order; close it when it has one or is gone."""
+    gone = row.state in {TransferState.DROPPED, TransferState.UNKNOWN}
+    wanted = None if match.shares or gone or row.disposed else match.exception
+    if row.open_kind not in {None, wanted, ExceptionKind.DUST}:
+        await close_exception(
+            ledger,
+            ExceptionKind(str(row.open_kind)),
+            row.transfer,
+            item.recorded_at,
+            why=match.reason if match.shares else "cause gone",
+        )
+    row.open_kind = wanted
+    ledger.put_transfer(row)
+    if wanted is None:
+        return
+    cause = transfer_cause(wanted, row, suggestions=match.suggestions, note=match.reason)
+    if wanted is ExceptionKind.DUST:
+        cause = dust_cause(row)
+    await open_exception(ledger, cause, item.recorded_at)

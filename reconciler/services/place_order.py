@@ -1,0 +1,295 @@
+"""Open an order: check, take an address or an amount, freeze the terms, ask to watch, tell."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from datetime import timedelta
+
+from msgspec import Raw
+
+from chains.addresses import Address, AddressError
+from chains.catalog import Asset
+from chains.registry import check_deposit_address, parse_address, payment_uri
+from reconciler.matcher import candidate_amounts
+from reconciler.matcher.match import reservation_since
+from reconciler.model.order import Terms
+from reconciler.model.policy import Route
+from reconciler.services.context import LINES_BYTES_MAX
+from reconciler.services.incoming import Incoming, journal_body
+from reconciler.services.judge import judge
+from reconciler.services.ledger import Ledger, OrderEntry
+from reconciler.services.refused import RefusedError
+from reconciler.services.state import OrderState, encode_state
+from reconciler.storage import reads, writes
+from reconciler.storage.rows import AddressRow, OrderRow, ReservationRow
+from reconciler.stream.topics import watchlist_topic
+from schemas.amounts import AmountError, BaseUnits, parse_base_units, parse_decimal_amount
+from schemas.caip import Family, family_of
+from schemas.codes import Phase, Rejection
+from schemas.commands import AmendOrder, PlaceOrder
+from schemas.envelope import derived_id
+from schemas.requests import WatchAddress
+
+
+async def place_order(ledger: Ledger, item: Incoming, command: PlaceOrder, seq: int) -> OrderEntry:
+    """Place an order. **Raises**: `RefusedError`, before anything is changed."""
+    route = _route(ledger.context.routes, command)
+    asset = ledger.context.catalogue.asset(route.asset)
+    asked = amount_of(command, asset)
+    if asked < route.minimum:
+        detail = f"Expected at least {route.minimum} base units, found {asked}."
+        raise RefusedError(Rejection.AMOUNT_BELOW_MINIMUM, detail)
+    if command.reference in ledger.orders:
+        raise RefusedError(Rejection.REFERENCE_IN_USE, f"Found {command.reference}.")
+    check_lines(command.lines)
+    address = _address(route, asset, command)
+    row, news = await _address_row(ledger, route, address, command, item)
+    due = asked
+    if route.mode == "shared":
+        due = await reserve_amount(ledger, item, route, row, asked, command.reference)
+    secret = ledger.context.secret
+    terms = _terms(secret, item, command, route, asset, row, asked=asked, due=due)
+    if news:
+        ledger.add_address(row)
+        _ask_to_watch(ledger, row, item)
+    entry = ledger.add_order(_order_row(ledger, terms, row), OrderState(terms=terms))
+    await ledger.load_lanes([entry.row.lane])
+    lane = ledger.lane_of(entry)
+    journal_command(ledger, entry, item, seq)
+    await judge(ledger, entry, lane.moment(seq=seq, recorded_at=item.recorded_at, verdicts=False))
+    return entry
+
+
+def amount_of(command: PlaceOrder | AmendOrder, asset: Asset) -> BaseUnits:
+    """Read the amount, in base units or in the asset's scale. **Raises**: `RefusedError` by name."""
+    if (command.amount is None) == (command.amount_decimal is None):
+        raise RefusedError(Rejection.AMOUNT_MISSING)
+    try:
+        if command.amount is not None:
+            amount = parse_base_units(command.amount)
+        else:
+            amount = parse_decimal_amount(command.amount_decimal or "", asset.decimals)
+    except AmountError as error:
+        raise RefusedError(Rejection(error.code), f"{error}.") from error
+    if amount == 0:
+        raise RefusedError(Rejection.AMOUNT_ZERO)
+    if amount > asset.amount_max_base_units:
+        detail = f"Expected at most {asset.amount_max} base units, found {amount}."
+        raise RefusedError(Rejection.AMOUNT_TOO_LARGE, detail)
+    return amount
+
+
+def check_lines(lines: Raw) -> None:
+    """Refuse lines that are larger than we carry."""
+    size = len(memoryview(lines))
+    if size > LINES_BYTES_MAX:
+        detail = f"Expected at most {LINES_BYTES_MAX} bytes, found {size}."
+        raise RefusedError(Rejection.LINES_TOO_LARGE, detail)
+
+
+def journal_command(ledger: Ledger, entry: OrderEntry, item: Incoming, seq: int) -> None:
+    """Write a command into its order's chain, as it came."""
+    entry.dirty = True
+    ledger.journal.add(
+        seq=seq,
+        head=entry.row,
+        chain_key=f"order/{entry.row.reference}",
+        kind="command",
+        recorded_at=item.recorded_at,
+        body=journal_body(item),
+    )
+
+
+def _route(routes: Mapping[str, Route], command: PlaceOrder) -> Route:
+    route = routes.get(command.route)
+    if route is None:
+        known = ", ".join(sorted(routes))
+        raise RefusedError(
+            Rejection.UNKNOWN_ROUTE, f"Expected one of {known}, found {command.route!r}."
+        )
+    if route.closed:
+        raise RefusedError(Rejection.ROUTE_CLOSED, f"Found {route.name}.")
+    return route
+
+
+def _address(route: Route, asset: Asset, command: PlaceOrder) -> Address:
+    """Read the address that the order will be paid to."""
+    if route.mode == "shared":
+        if command.address is not None:
+            raise RefusedError(Rejection.ADDRESS_NOT_TAKEN)
+        return parse_address(route.chain, route.shared_address or "")
+    if command.address is None:
+        raise RefusedError(Rejection.ADDRESS_MISSING)
+    try:
+        address = parse_address(route.chain, command.address)
+        check_deposit_address(asset, address)
+    except AddressError as error:
+        raise RefusedError(Rejection(error.code), f"{error}.") from error
+    return address
+
+
+async def _address_row(
+    ledger: Ledger, route: Route, address: Address, command: PlaceOrder, item: Incoming
+) -> tuple[AddressRow, bool]:
+    """Give the address's row and whether it is new. **Raises**: `RefusedError` `address_in_use`."""
+    family = family_of(route.chain)
+    await ledger.lock_addresses([(family, address.key)])
+    row = ledger.addresses.get((family, address.key))
+    if row is not None:
+        if route.mode == "given" or row.owner is not None:
+            raise RefusedError(Rejection.ADDRESS_IN_USE, f"Found {address.display}.")
+        return row, False
+    if route.mode == "given" and _is_shared(ledger, family, address):
+        raise RefusedError(Rejection.ADDRESS_IN_USE, f"Found {address.display}.")
+    since = reservation_since(item.recorded_at, route.policy.clock_slack_s)
+    return (
+        AddressRow(
+            family=family,
+            key=address.key,
+            display=address.display,
+            owner=command.reference if route.mode == "given" else None,
+            watched_since=since,
+        ),
+        True,
+    )
+
+
+def _is_shared(ledger: Ledger, family: str, address: Address) -> bool:
+    """Tell whether a route shares this address, though no order has used it yet."""
+    return any(
+        route.shared_address is not None
+        and family_of(route.chain) == family
+        and parse_address(route.chain, route.shared_address).key == address.key
+        for route in ledger.context.routes.values()
+    )
+
+
+async def reserve_amount(
+    ledger: Ledger,
+    item: Incoming,
+    route: Route,
+    address: AddressRow,
+    asked: BaseUnits,
+    reference: str,
+) -> BaseUnits:
+    """Take a free amount on a shared address for the order's whole match span.
+
+    Amounts whose span is over by coverage time are free again. The address's row is locked; the
+    unique index is what makes it true.
+    """
+    await _free_amounts(ledger, route, address)
+    key = (address.family, address.key)
+    taken = {r.amount for r in await reads.live_reservations(ledger.work, [key])}
+    taken |= {r.amount for r in ledger.reservations if (r.family, r.address_key) == key}
+    policy = route.policy
+    for amount in candidate_amounts(
+        asked, route.step or 1, route.steps_max, reference=reference, key=ledger.context.secret
+    ):
+        if amount in taken or amount > policy.amount_max:
+            continue
+        span_s = policy.quote_s + policy.grace_s
+        span_s += max(policy.claim_extension_s, policy.claim_extension_known_s)
+        row = ReservationRow(
+            family=address.family,
+            address_key=address.key,
+            chain=route.chain,
+            asset=route.asset,
+            amount=amount,
+            order_ref=reference,
+            since=reservation_since(item.recorded_at, policy.clock_slack_s),
+            match_end=item.recorded_at + timedelta(seconds=span_s),
+        )
+        ledger.reservations.append(row)
+        ledger.add_new("reservations", row)
+        return amount
+    detail = f"All {route.steps_max} steps of {route.step} above {asked} are taken."
+    raise RefusedError(Rejection.NO_FREE_AMOUNT, detail)
+
+
+async def _free_amounts(ledger: Ledger, route: Route, address: AddressRow) -> None:
+    lane = ledger.context.lane_of(route.chain, address.key)
+    await ledger.load_lanes([lane])
+    until = ledger.lanes[lane].row.decided_until
+    if until is None:
+        return
+    await writes.free_reservations(ledger.work, address.family, address.key, until=until)
+    ledger.reservations = [r for r in ledger.reservations if r.match_end >= until]
+
+
+def _terms(
+    secret: bytes,
+    item: Incoming,
+    command: PlaceOrder,
+    route: Route,
+    asset: Asset,
+    address: AddressRow,
+    *,
+    asked: BaseUnits,
+    due: BaseUnits,
+) -> Terms:
+    parsed = parse_address(route.chain, address.display)
+    return Terms(
+        version=1,
+        reference=command.reference,
+        purchase=command.purchase,
+        route=route.name,
+        mode=route.mode,
+        chain=route.chain,
+        asset=route.asset,
+        address=address.display,
+        address_key=address.key,
+        asked=asked,
+        due=due,
+        placed_at=item.recorded_at,
+        deadline=item.recorded_at + route.policy.quote,
+        policy=route.policy,
+        payment_uri=payment_uri(asset, parsed, due),
+        page_token=page_token(secret, command.reference),
+        fiat=command.fiat,
+        lines=command.lines,
+    )
+
+
+def page_token(secret: bytes, reference: str) -> str:
+    """Compute the capability of the payment page: 160 bits that only the secret's owner can make."""
+    digest = hmac.new(secret, f"page/{reference}".encode(), hashlib.sha256).digest()
+    return base64.b32encode(digest[:20]).decode().lower()
+
+
+def _order_row(ledger: Ledger, terms: Terms, address: AddressRow) -> OrderRow:
+    return OrderRow(
+        reference=terms.reference,
+        purchase=terms.purchase,
+        route=terms.route,
+        chain=terms.chain,
+        asset=terms.asset,
+        lane=ledger.context.lane_of(terms.chain, address.key),
+        family=address.family,
+        address_key=address.key,
+        phase=Phase.AWAITING_PAYMENT,
+        is_open=True,
+        sequence=0,
+        assessed_seq=0,
+        due_time=None,
+        due_height=None,
+        due_finalized=None,
+        waits=False,
+        page_token=terms.page_token,
+        placed_at=terms.placed_at,
+        state=encode_state(OrderState(terms=terms)),
+    )
+
+
+def _ask_to_watch(ledger: Ledger, row: AddressRow, item: Incoming) -> None:
+    message = WatchAddress(family=row.family, address=row.display, since=row.watched_since)
+    ledger.send(
+        topic=watchlist_topic(Family(row.family)),
+        key=row.key,
+        message=message,
+        event_id=derived_id("watch", row.family, row.key),
+        recorded_at=item.recorded_at,
+        subject=row.key,
+    )

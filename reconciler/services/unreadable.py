@@ -1,0 +1,61 @@
+"""A fact that cannot be applied is stored as it came, holds the orders of its address, and is told."""
+
+from __future__ import annotations
+
+import msgspec
+
+from reconciler.services.desk import Cause, open_exception
+from reconciler.services.incoming import Incoming
+from reconciler.services.judge import catch_up, judge
+from reconciler.services.ledger import Ledger
+from reconciler.storage.rows import UnreadableRow
+from reconciler.stream.promise import Lane
+from schemas.caip import ChainName, family_of
+from schemas.codes import Attention, ExceptionKind
+
+
+class UnappliableError(Exception):
+    """A fact can be read and makes no sense here; says why."""
+
+
+async def keep_unreadable(
+    ledger: Ledger, item: Incoming, chain: ChainName, seq: int, *, why: str
+) -> None:
+    """Keep the bytes, hold the orders of the address, open an exception; the lane moves on."""
+    lane = Lane(item.topic, item.partition).name
+    ledger.add_new(
+        "unreadable",
+        UnreadableRow(
+            lane=lane,
+            offset=item.offset,
+            key=item.key,
+            type=item.type,
+            headers=msgspec.msgpack.encode(item.headers),
+            value=item.value,
+            why=why[:2_000],
+            recorded_at=item.recorded_at,
+        ),
+    )
+    address = ledger.addresses.get((family_of(chain), item.key_text))
+    await open_exception(
+        ledger,
+        Cause(
+            kind=ExceptionKind.UNREADABLE_FACT,
+            subject=f"{lane}/{item.offset}",
+            chain=chain,
+            order=address.owner if address else None,
+            note=why[:500],
+        ),
+        item.recorded_at,
+    )
+    if address is None:
+        return
+    codes = {*filter(None, address.noted.split(",")), Attention.UNREADABLE_FACT.value}
+    address.noted = ",".join(sorted(codes))
+    ledger.touch_address(address)
+    entry = ledger.orders.get(address.owner) if address.owner else None
+    if entry is None:
+        return
+    await catch_up(ledger, entry)
+    moment = ledger.lane_of(entry).moment(seq=seq, recorded_at=item.recorded_at, verdicts=False)
+    await judge(ledger, entry, moment)

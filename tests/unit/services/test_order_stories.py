@@ -1,0 +1,147 @@
+"""Stories of one order, told through the services on a real SQLite database."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from schemas.codes import Attention, Phase
+from schemas.commands import ClaimPaid, PlaceOrder
+from tests.parts.world import SHARED, USDC, World, address
+
+
+@pytest.fixture
+async def world():
+    made = await World.open()
+    yield made
+    await made.close()
+
+
+async def place(
+    world: World, reference: str = "o-1", amount: int = 25_000_000, **more: object
+) -> str:
+    number = int(reference.rpartition("-")[2])
+    fields: dict[str, object] = {"route": "own", "address": address(number), **more}
+    await world.commands(
+        PlaceOrder(idempotency_key=world.key(), reference=reference, amount=str(amount), **fields)
+    )
+    if fields["route"] != "shared":
+        await world.facts(world.ethereum.covered(address(number)))
+    else:
+        await world.facts(world.ethereum.covered(SHARED))
+    return address(number)
+
+
+async def test_exact_payment_is_detected_and_then_confirmed(world: World) -> None:
+    to = await place(world)
+    await world.mine(1, world.ethereum.seen(to, 25_000_000))
+    assert await world.kinds("o-1") == ["awaiting", "detected"]
+    await world.mine(2)
+    events = await world.events("o-1")
+    assert [e.kind.value for e in events] == ["awaiting", "detected", "confirmed"]
+    assert [e.sequence for e in events] == [1, 2, 3]
+    assert events[-1].received_final == 25_000_000
+    assert events[-1].phase is Phase.CONFIRMED
+    assert await world.open_exceptions() == {}
+
+
+async def test_two_parts_add_up_and_the_customer_is_told_what_is_missing(world: World) -> None:
+    to = await place(world)
+    await world.mine(3, world.ethereum.seen(to, 10_000_000))
+    assert (await world.events("o-1"))[-1].missing == 15_000_000
+    await world.mine(3, world.ethereum.seen(to, 15_000_000))
+    kinds = await world.kinds("o-1")
+    assert kinds == ["awaiting", "detected", "partially_paid", "detected", "confirmed"]
+
+
+async def test_nothing_comes_and_the_order_expires_on_chain_time(world: World) -> None:
+    await place(world)
+    world.now += timedelta(hours=3)
+    await world.inbox()
+    await world.sweep()
+    assert await world.kinds("o-1") == ["awaiting"]
+    await world.pass_time(timedelta(minutes=61))
+    assert await world.kinds("o-1") == ["awaiting", "expired"]
+
+
+async def test_too_little_ends_underpaid_with_an_exception(world: World) -> None:
+    to = await place(world)
+    await world.mine(3, world.ethereum.seen(to, 10_000_000))
+    await world.pass_time(timedelta(minutes=61))
+    assert (await world.kinds("o-1"))[-1] == "underpaid"
+    assert set(await world.open_exceptions()) == {"underpaid"}
+
+
+async def test_late_money_is_attached_and_not_counted(world: World) -> None:
+    to = await place(world)
+    await world.pass_time(timedelta(minutes=61))
+    await world.mine(3, world.ethereum.seen(to, 25_000_000))
+    events = await world.events("o-1")
+    assert [e.kind.value for e in events] == ["awaiting", "expired", "late"]
+    assert events[-1].phase is Phase.EXPIRED
+    assert events[-1].transfers[0].counted == 0
+    assert set(await world.open_exceptions()) == {"late"}
+
+
+async def test_reorganised_away_after_confirmation_reverses_after_patience(world: World) -> None:
+    to = await place(world)
+    await world.mine(3, world.ethereum.seen(to, 25_000_000))
+    assert (await world.kinds("o-1"))[-1] == "confirmed"
+    await world.facts(*(world.ethereum.retraction() for _ in range(3)))
+    events = await world.events("o-1")
+    assert (events[-1].kind.value, events[-1].phase) == ("adjusted", Phase.CONFIRMED)
+    assert Attention.RETRACTED in events[-1].attention
+    await world.pass_time(timedelta(minutes=15))
+    assert (await world.kinds("o-1"))[-1] == "reversed"
+    await world.pass_time(timedelta(minutes=90))
+    assert (await world.kinds("o-1"))[-1] == "expired"
+
+
+async def test_short_reorganisation_neither_reverses_nor_confirms_twice(world: World) -> None:
+    to = await place(world)
+    seen = world.ethereum.seen(to, 25_000_000)
+    await world.mine(3, seen)
+    await world.facts(*(world.ethereum.retraction() for _ in range(3)))
+    again = world.ethereum.seen(to, 25_000_000, tx=seen.transfer.split("/")[1])
+    await world.mine(5, again)
+    kinds = await world.kinds("o-1")
+    assert kinds.count("confirmed") == 1
+    assert "reversed" not in kinds
+    last = (await world.events("o-1"))[-1]
+    assert last.phase is Phase.CONFIRMED
+    assert last.received_final == 25_000_000
+    assert last.attention == ()
+
+
+async def test_two_customers_one_address_equal_price_are_told_apart(world: World) -> None:
+    await place(world, "o-1", route="shared", address=None)
+    await place(world, "o-2", route="shared", address=None)
+    first, second = (await world.events("o-1"))[0], (await world.events("o-2"))[0]
+    assert first.due != second.due
+    await world.mine(3, world.ethereum.seen(SHARED, int(second.due)))
+    assert await world.kinds("o-1") == ["awaiting"]
+    assert (await world.kinds("o-2"))[-1] == "confirmed"
+
+
+async def test_wrong_asset_is_named_and_never_counted(world: World) -> None:
+    to = await place(world)
+    await world.mine(3, world.ethereum.seen(to, 25_000_000, asset=USDC))
+    last = (await world.events("o-1"))[-1]
+    assert (last.kind.value, last.attention) == ("adjusted", (Attention.WRONG_ASSET,))
+    assert last.received_final == 0
+    assert set(await world.open_exceptions()) == {"wrong_asset"}
+
+
+async def test_claim_flags_and_extends_but_never_credits(world: World) -> None:
+    await place(world)
+    await world.commands(
+        ClaimPaid(idempotency_key="c", reference="o-1", transaction="0x" + "ab" * 32)
+    )
+    last = (await world.events("o-1"))[-1]
+    assert (last.kind.value, last.phase) == ("claimed", Phase.CLAIMED)
+    assert last.open_until == last.deadline + timedelta(minutes=20)
+    await world.pass_time(timedelta(minutes=70))
+    assert (await world.events("o-1"))[-1].attention == (Attention.CLAIMED_UNSEEN,)
+    await world.pass_time(timedelta(minutes=20))
+    assert (await world.kinds("o-1"))[-1] == "expired"
