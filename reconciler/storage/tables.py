@@ -353,10 +353,18 @@ Index(
     postgresql_where=text("NOT sent"),
     sqlite_where=text("NOT sent"),
 )
+Index(
+    "ix_outbox_numbered",
+    outbox.c.shard,
+    outbox.c.batch,
+    postgresql_where=text("NOT sent"),
+    sqlite_where=text("NOT sent"),
+)
 
 relays = Table(
     "relays",
     metadata,
     Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", BigInteger, nullable=False),
     Column("batch", BigInteger, nullable=False),
 )

@@ -1,0 +1,162 @@
+"""The process: one task a lane that is ours, one sweeper a chain lane, one for parked commands."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+from msgspec import Struct
+from sqlalchemy.exc import DBAPIError
+
+from chains.registry import parse_address
+from reconciler.intake.lane import BACK_OFF_S, LaneTools, LaneWorker, log
+from reconciler.kernel.clock import Clock
+from reconciler.observability import metrics
+from reconciler.observability.health import Health
+from reconciler.observability.metrics import Meters
+from reconciler.services.apply_commands import reject_parked
+from reconciler.services.context import PARKED_FOR, ServiceContext
+from reconciler.services.sweep import SWEEP_MAX, sweep_lane
+from reconciler.storage.unit_of_work import GaveUpError, Store
+from reconciler.stream.promise import Lane, LaneReader, Stream, StreamUnavailable
+from reconciler.stream.topics import ORDERS
+
+#: A sweeper looks at least so often; it is woken by every applied batch.
+SWEEP_EVERY_S: Final = 1.0
+LANES_EVERY_S: Final = 1.0
+PARKED_EVERY_S: Final = 10.0
+GROUP: Final = "intake"
+
+
+class IntakeTerms(Struct, frozen=True, kw_only=True):
+    """What an intake is set to. `clock_slack`: how far our clock and the log's may differ."""
+
+    clock_slack: timedelta = timedelta(seconds=2)
+
+
+class Intake:
+    """Runs until it is cancelled."""
+
+    def __init__(
+        self,
+        terms: IntakeTerms,
+        *,
+        store: Store,
+        context: ServiceContext,
+        stream: Stream,
+        clock: Clock,
+        meters: Meters,
+        health: Health,
+    ) -> None:
+        self._tools = LaneTools(
+            store=store,
+            context=context,
+            stream=stream,
+            clock=clock,
+            meters=meters,
+            shared_keys=_shared_keys(context),
+            clock_slack=terms.clock_slack,
+        )
+        self._health = health
+        self._running: dict[Lane, list[asyncio.Task[None]]] = {}
+
+    async def run(self) -> None:
+        """Join the group and work the lanes that it gives us."""
+        while True:
+            try:
+                await self._one_life()
+            except (StreamUnavailable, ConnectionError) as error:
+                log.warning("intake_waits", error=str(error)[:300])
+                await self._tools.clock.sleep(BACK_OFF_S[-1])
+
+    async def _one_life(self) -> None:
+        tools = self._tools
+        topics = [ORDERS, *tools.context.chain_of_topic]
+        group = tools.stream.group(GROUP, topics)
+        await group.start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._reject_parked())
+                while True:
+                    lanes = await group.lanes()
+                    await self._stop(set(self._running) - set(lanes))
+                    for lane, reader in lanes.items():
+                        self._start(tasks, lane, reader)
+                    await group.changed(LANES_EVERY_S)
+        finally:
+            await self._stop(set(self._running))
+            await group.close()
+
+    def _start(self, tasks: asyncio.TaskGroup, lane: Lane, reader: LaneReader) -> None:
+        """Work a lane; one whose worker ended because it was lost is begun anew."""
+        running = self._running.get(lane)
+        if running is not None and not running[0].done():
+            return
+        for task in running or ():
+            task.cancel()
+        applied = asyncio.Event()
+        worker = LaneWorker(self._tools, reader, applied)
+        self._health.register(f"lane {lane.name}", worker.verdict)
+        started = [tasks.create_task(worker.run(), name=f"lane {lane.name}")]
+        if lane.topic != ORDERS:
+            started.append(tasks.create_task(self._sweep(lane, applied), name=f"sweep {lane.name}"))
+        self._running[lane] = started
+
+    async def _stop(self, lanes: set[Lane]) -> None:
+        for lane in sorted(lanes):
+            tasks = self._running.pop(lane)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._health.forget(f"lane {lane.name}")
+
+    async def _sweep(self, lane: Lane, applied: asyncio.Event) -> None:
+        """Judge what the lane's coverage made due, a little at a time."""
+        tools = self._tools
+        while True:
+            applied.clear()
+            started_s = tools.clock.monotonic_s()
+            try:
+                count = await sweep_lane(tools.store, tools.context, lane.name)
+            except (GaveUpError, DBAPIError, ConnectionError) as error:
+                log.warning("sweep_waits", lane=lane.name, error=str(error)[:300])
+                await tools.clock.sleep(BACK_OFF_S[-1])
+                continue
+            if count:
+                spent_s = tools.clock.monotonic_s() - started_s
+                tools.meters.add(metrics.SWEEP_ROWS, count, sweeper="due")
+                tools.meters.observe(metrics.SWEEP_DURATION, spent_s, sweeper="due")
+                log.info("swept", lane=lane.name, orders=count, seconds=round(spent_s, 4))
+            if count >= SWEEP_MAX:
+                await tools.clock.sleep(0)
+                continue
+            await _wait(applied, SWEEP_EVERY_S)
+
+    async def _reject_parked(self) -> None:
+        """Reject commands whose order did not come in time."""
+        tools = self._tools
+        while True:
+            await tools.clock.sleep(PARKED_EVERY_S)
+            try:
+                await reject_parked(
+                    tools.store, tools.context, before=tools.clock.now() - PARKED_FOR
+                )
+            except (GaveUpError, DBAPIError, ConnectionError) as error:
+                log.warning("parked_wait", error=str(error)[:300])
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), timeout_s)
+    except TimeoutError:
+        return
+
+
+def _shared_keys(context: ServiceContext) -> frozenset[bytes]:
+    """Give the record keys of the routes' shared addresses."""
+    return frozenset(
+        parse_address(route.chain, route.shared_address).key.encode()
+        for route in context.routes.values()
+        if route.shared_address is not None
+    )

@@ -1,0 +1,191 @@
+"""Intake and relay between a log and a database: every effect once, every message once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from reconciler.intake import Intake, IntakeTerms
+from reconciler.kernel.clock import SystemClock
+from reconciler.observability.health import Health
+from reconciler.observability.metrics import Meters
+from reconciler.relay import AnotherRelay, Relay
+from reconciler.stream.promise import Lane, OutcomeUnknown, Outgoing, read_all
+from reconciler.stream.topics import (
+    ORDERS,
+    PAYMENT_EVENTS,
+    RELAY_PROGRESS,
+    topic_specs,
+    transfers_topic,
+    watchlist_topic,
+)
+from schemas.caip import Family
+from schemas.codec import decode_as
+from schemas.commands import PlaceOrder
+from schemas.events import PaymentEvent
+from schemas.values import Message
+from tests.parts.memory_stream import MemoryLog, MemoryStream, as_stream
+from tests.parts.world import ETHEREUM, POLYGON, World, address
+
+
+class Service:
+    """Intake and relay over one log and one database."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.log = MemoryLog(marker_holes=True)
+        self.specs = topic_specs({ETHEREUM: 1, POLYGON: 1}, [Family("eip155")], orders_partitions=1)
+        self.log.create(self.specs)
+        self.meters = Meters()
+
+    def stream(self) -> MemoryStream:
+        return MemoryStream(self.log)
+
+    def intake(self) -> Intake:
+        return Intake(
+            IntakeTerms(clock_slack=timedelta()),
+            store=self.world.store,
+            context=self.world.context,
+            stream=as_stream(self.stream()),
+            clock=SystemClock(),
+            meters=self.meters,
+            health=Health(),
+        )
+
+    def relay(self) -> Relay:
+        return Relay(
+            0,
+            store=self.world.store,
+            stream=as_stream(self.stream()),
+            specs={spec.name: spec for spec in self.specs},
+            clock=SystemClock(),
+            meters=self.meters,
+        )
+
+    async def put(self, topic: str, key: str, *messages: Message) -> None:
+        writer = self.stream().writer("test")
+        await writer.start()
+        records = [self.world.record(Lane(topic, 0), key, m) for m in messages]
+        await writer.append(
+            [Outgoing(lane=r.lane, key=r.key, value=r.value, headers=r.headers) for r in records]
+        )
+
+    async def events(self) -> list[PaymentEvent]:
+        found = []
+        for partition in range(6):
+            for record in await read_all(as_stream(self.stream()), Lane(PAYMENT_EVENTS, partition)):
+                found.append(decode_as(PaymentEvent, record.value or b""))
+        return sorted(found, key=lambda e: (e.order, e.sequence))
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(20):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def running(*jobs: Intake | Relay):
+    tasks = [asyncio.create_task(job.run()) for job in jobs]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def service(sqlite_url: str):
+    world = await World.open(sqlite_url)
+    yield Service(world)
+    await world.close()
+
+
+def place(world: World, reference: str) -> PlaceOrder:
+    number = int(reference.rpartition("-")[2])
+    return PlaceOrder(
+        idempotency_key=f"place-{reference}",
+        reference=reference,
+        route="own",
+        amount="25000000",
+        address=address(number),
+    )
+
+
+async def pay(service: Service, reference: str) -> None:
+    chain = service.world.ethereum
+    number = int(reference.rpartition("-")[2])
+    seen = chain.seen(address(number), 25_000_000)
+    facts: list[Message] = [chain.covered(address(number)), seen]
+    marks = [chain.watermark() for _ in range(3)]
+    await service.put(transfers_topic(ETHEREUM), address(number), *facts, *marks)
+
+
+async def test_an_order_in_and_its_events_out(service: Service) -> None:
+    async with running(service.intake(), service.relay()):
+        await service.put(ORDERS, "o-1", place(service.world, "o-1"))
+        await until(lambda: _count(service, 1))
+        await pay(service, "o-1")
+        await until(lambda: _count(service, 3))
+    events = await service.events()
+    assert [e.kind.value for e in events] == ["awaiting", "detected", "confirmed"]
+    watchlist = await read_all(
+        as_stream(service.stream()), Lane(watchlist_topic(Family("eip155")), 0)
+    )
+    assert [r.key.decode() for r in watchlist] == [address(1)]
+
+
+async def _count(service: Service, count: int) -> bool:
+    return len(await service.events()) >= count
+
+
+async def test_an_append_with_unknown_outcome_is_told_by_its_number(service: Service) -> None:
+    for lands in (True, False):
+        reference = f"o-{1 if lands else 2}"
+        service.log.fail_next_append(OutcomeUnknown("cut"), writer="relay/0", lands=lands)
+        before = len(await service.events())
+        async with running(service.intake(), service.relay()):
+            await service.put(ORDERS, reference, place(service.world, reference))
+            await until(lambda: _count(service, before + 1))
+    events = await service.events()
+    assert [(e.order, e.sequence) for e in events] == [("o-1", 1), ("o-2", 1)]
+
+
+async def test_an_older_relay_that_wakes_up_is_fenced_and_sends_nothing(service: Service) -> None:
+    old, new = service.relay(), service.relay()
+    async with running(service.intake(), old) as (_, old_task):
+        await service.put(ORDERS, "o-1", place(service.world, "o-1"))
+        await until(lambda: _count(service, 1))
+        async with running(new):
+            for number in range(2, 6):
+                reference = f"o-{number}"
+                await service.put(ORDERS, reference, place(service.world, reference))
+            await until(lambda: _count(service, 5))
+            await until(lambda: _ended(old_task))
+    assert isinstance(old_task.exception(), AnotherRelay)
+    assert [e.order for e in await service.events()] == [f"o-{n}" for n in range(1, 6)]
+
+
+async def _ended(task: asyncio.Task[None]) -> bool:
+    return task.done()
+
+
+async def test_two_intakes_share_the_lanes_and_apply_everything_once(service: Service) -> None:
+    async with running(service.intake(), service.intake(), service.relay()):
+        for number in range(1, 21):
+            reference = f"o-{number}"
+            await service.put(ORDERS, reference, place(service.world, reference))
+        await until(lambda: _count(service, 20))
+        for number in range(1, 21):
+            await pay(service, f"o-{number}")
+        await until(lambda: _count(service, 60))
+    events = await service.events()
+    assert len({(e.order, e.sequence) for e in events}) == len(events)
+    progress = await read_all(as_stream(service.stream()), Lane(RELAY_PROGRESS, 0))
+    numbers = [int(r.value or b"0") for r in progress]
+    assert numbers == sorted(set(numbers))
