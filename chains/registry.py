@@ -90,6 +90,7 @@ def open_source(
     clock: Clock | None = None,
     observer: Observer = nobody,
     limits: NodeLimits | None = None,
+    poll_interval_s: float | None = None,
 ) -> ChainSource:
     """Make the source of a chain from its nodes' URLs (`http(s)://`, and `ws(s)://` for new heads).
 
@@ -104,6 +105,7 @@ def open_source(
         clock=clock or SystemClock(),
         observer=observer,
         limits=limits,
+        poll_interval_s=poll_interval_s,
     )
 
 

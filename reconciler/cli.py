@@ -1,5 +1,116 @@
-"""The command `reconciler`."""
+"""The command `reconciler`: which commands there are, and how a failure is told.
+
+Commands are imported when they are called, so that `--help` does not wait for databases and nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Final
+
+from cyclopts import App, CycloptsError, Parameter
+
+from chains.errors import ChainError
+from reconciler.commands.common import (
+    BROKEN,
+    DONE,
+    INTERRUPTED,
+    NOT_WELL,
+    REFUSED,
+    TAKEN_OVER,
+    say,
+)
+from reconciler.kernel.checks import InvariantBroken
+from reconciler.kernel.refusals import Refusal
+from reconciler.observability.stopping import leaves
+from reconciler.stream.promise import Fenced, StreamError, TopicsDiffer
+
+#: Command: what it does, and the function that does it. In the order in which help shows them.
+COMMANDS: Final = {
+    "doctor": (
+        "Check settings, database, log, nodes and clock; change nothing.",
+        "reconciler.commands.doctor:doctor",
+    ),
+    "inspect": (
+        "Tell what a block pays, from a file.",
+        "reconciler.commands.inspect:inspect",
+    ),
+}
+
+HELP: Final = """
+Pairs on-chain transfers with orders and emits the payment events that unlock provisioning.
+
+Exit codes:
+  0    done
+  1    looked and found something not well, or a part could not be reached
+  2    settings or arguments are to be mended: see standard error
+  3    a younger process has taken over; do not start this one again
+  70   a bug: nothing was decided
+  130  interrupted
+"""
+
+app = App(
+    name="reconciler",
+    help=HELP.strip(),
+    help_format="plaintext",
+    version=lambda: metadata.version("crypto-payment-reconciler"),
+    default_parameter=Parameter(negative=()),
+    print_error=False,
+    exit_on_error=False,
+    result_action="return_value",
+)
+for _order, (_name, (_help, _place)) in enumerate(COMMANDS.items()):
+    app.command(_place, name=_name, help=_help, sort_key=_order)
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line and end the process with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command. Failures that a person can mend are one sentence, without a traceback."""
+    try:
+        result = app(list(arguments))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Who read our output has seen enough. What Python still holds has nowhere to go.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+        return DONE
+    except (CycloptsError, Refusal, StreamError, ChainError, ExceptionGroup) as error:
+        return _tell(leaves(error))
+    except InvariantBroken as error:
+        say(f"reconciler: this is a bug, nothing was decided: {error}")
+        return BROKEN
+    return result if isinstance(result, int) else DONE
+
+
+def _tell(failures: list[BaseException]) -> int:
+    """Say what failed, and give the exit code of the gravest; what nobody foresaw is raised."""
+    foreseen = (CycloptsError, Refusal, StreamError, ChainError)
+    unforeseen = [failure for failure in failures if not isinstance(failure, foreseen)]
+    if unforeseen:
+        raise unforeseen[0]
+    for failure in failures:
+        say(f"reconciler: {_sentence(failure)}")
+    return max(_code_of(failure) for failure in failures)
+
+
+def _sentence(failure: BaseException) -> str:
+    """Give a failure on one line."""
+    return " ".join(str(failure).split()) or type(failure).__name__
+
+
+def _code_of(failure: BaseException) -> int:
+    from chains.errors import Fatal
+    from reconciler.watch.watcher import AnotherWatcher
+
+    if isinstance(failure, Fenced | AnotherWatcher):
+        return TAKEN_OVER
+    if isinstance(failure, Refusal | CycloptsError | Fatal | TopicsDiffer):
+        return REFUSED
+    return NOT_WELL

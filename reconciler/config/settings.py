@@ -22,6 +22,9 @@ from reconciler.stream import topics
 from reconciler.stream.promise import TopicSpec
 from schemas.caip import CaipError, ChainName, Family, family_of, parse_chain
 
+#: 32 hex digits are 128 bits, which nobody guesses.
+KEY_CHARACTERS_MIN: Final = 32
+
 SQLITE: Final = "sqlite+aiosqlite"
 POSTGRESQL: Final = "postgresql+asyncpg"
 _DATABASES: Final = (SQLITE, POSTGRESQL)
@@ -99,6 +102,8 @@ def make_settings(
     except (CatalogueError, OSError) as error:
         raise reader.refusal("catalogue.extra", str(error)) from None
     _refuse_database(file, reader)
+    _refuse_stream(file, reader)
+    _refuse_keys(file, reader)
     _refuse_chains(file, catalogue, reader)
     routes = _routes(file, catalogue, reader, read_address)
     return Settings(file=file, catalogue=catalogue, made_routes=routes)
@@ -117,8 +122,27 @@ def _refuse_database(file: SettingsFile, reader: Reader) -> None:
         raise reader.refusal("database.url", f"expected {expected}")
     if scheme == SQLITE and rest.lstrip("/").partition("?")[0] in {"", ":memory:"}:
         raise reader.refusal("database.url", "expected a file: memory forgets every payment")
-    if file.stream.kind == "kafka" and not file.stream.bootstrap.strip():
+
+
+def _refuse_stream(file: SettingsFile, reader: Reader) -> None:
+    stream = file.stream
+    if stream.kind == "kafka" and not stream.bootstrap.strip():
         raise reader.refusal("stream.bootstrap", "kafka needs at least one host:port")
+    if stream.sasl is not None and (stream.username is None or stream.password is None):
+        raise reader.refusal("stream.sasl", "expected username and password beside it")
+    if stream.sasl is None and stream.password is not None:
+        raise reader.refusal(
+            "stream.password", "expected sasl beside it, which says how it is sent"
+        )
+    if stream.password is not None and not stream.tls:
+        raise reader.refusal("stream.tls", "expected true: a password is not sent in the clear")
+    if stream.tls_authority is not None and not stream.tls:
+        raise reader.refusal("stream.tls_authority", "expected only beside tls = true")
+
+
+def _refuse_keys(file: SettingsFile, reader: Reader) -> None:
+    if len(file.keys.hashing.reveal()) < KEY_CHARACTERS_MIN:
+        raise reader.refusal("keys.hashing", f"expected at least {KEY_CHARACTERS_MIN} characters")
 
 
 def _refuse_chains(file: SettingsFile, catalogue: Catalogue, reader: Reader) -> None:

@@ -32,6 +32,12 @@ class Database(Table, frozen=True):
     connections: Annotated[int, Meta(ge=1, le=100)] = 10
 
 
+class Keys(Table, frozen=True):
+    """What only this service knows."""
+
+    hashing: Secret
+
+
 class Kept(Table, frozen=True):
     """How long each topic keeps its messages."""
 
@@ -48,7 +54,14 @@ class Stream(Table, frozen=True):
     kind: Literal["sql", "kafka"] = "sql"
     bootstrap: str = "localhost:9092"
     prefix: Annotated[str, Meta(max_length=64, pattern=r"^([a-z0-9][a-z0-9.-]*)?" + END)] = ""
-    poll_interval: Span = parse_span("250ms")
+    session: Span = parse_span("10s")
+    clean_every: Span = parse_span("60s")
+    replicas: Annotated[int, Meta(ge=1, le=15)] | None = None
+    tls: bool = False
+    tls_authority: str | None = None
+    sasl: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    username: str | None = None
+    password: Secret | None = None
     orders_partitions: Annotated[int, Meta(ge=1, le=100)] = 3
     events_partitions: Annotated[int, Meta(ge=1, le=100)] = 6
     kept: Kept = Kept()
@@ -117,10 +130,12 @@ class Chain(Table, frozen=True):
     ws: Annotated[list[Secret], Meta(max_length=16)] = field(default_factory=list)
     start_at: NotNegative | None = None
     lanes: Annotated[int, Meta(ge=1, le=64)] = 1
-    poll_interval: Span = parse_span("2s")
+    poll_interval: Span | None = None
     request_timeout: Span = parse_span("20s")
-    requests_per_second: Annotated[int, Meta(ge=1, le=10_000)] = 50
+    connect_timeout: Span = parse_span("5s")
     requests_at_once: Annotated[int, Meta(ge=1, le=256)] = 8
+    batch_max: Annotated[int, Meta(ge=1, le=1_000)] = 50
+    answer_bytes_max: Annotated[int, Meta(ge=1_048_576, le=4_294_967_296)] = 268_435_456
     reorganisation_limit: Positive | None = None
 
 
@@ -187,6 +202,7 @@ class SettingsFile(Table, frozen=True):
     """The whole file."""
 
     database: Database
+    keys: Keys
     chains: Annotated[dict[str, Chain], Meta(min_length=1, max_length=64)]
     routes: Annotated[list[RouteTable], Meta(min_length=1, max_length=1_000)]
     stream: Stream = Stream()

@@ -56,9 +56,9 @@ amount_max = "1000000000000"
 source = "made up for tests"
 verified_at = "2026-11-30"
 [[asset]]
-id = "{CHAIN}/erc20:0x0000000000000000000000000000000000001010"
+id = "{CHAIN}/erc20:0x1111111111111111111111111111111111111111"
 symbol = "TEST"
-name = "Mirror of the coin"
+name = "Token that takes a fee"
 decimals = 18
 asset_class = "volatile"
 dust = "1000"
@@ -73,6 +73,8 @@ verified_at = "2026-11-30"
 SETTINGS = f"""
 [database]
 url = "sqlite+aiosqlite:///reconciler.db"
+[keys]
+hashing = "0123456789abcdef0123456789abcdef"
 [catalogue]
 extra = "catalogue.toml"
 [chains."{CHAIN}"]

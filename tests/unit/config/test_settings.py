@@ -186,7 +186,7 @@ IMPOSSIBLE = [
     ("other letter case", changed(TOKEN, TOKEN.lower()), ["mean " + TOKEN]),
     (
         "not offered",
-        changed(TOKEN, f"{CHAIN}/erc20:0x0000000000000000000000000000000000001010"),
+        changed(TOKEN, f"{CHAIN}/erc20:0x1111111111111111111111111111111111111111"),
         ["asset", "may not be offered"],
     ),
     (
@@ -212,6 +212,7 @@ IMPOSSIBLE = [
     ("no database", changed("[database]\n", "[server]\n"), ["server.url", "unknown"]),
     ("other database", changed("sqlite+aiosqlite", "mysql"), ["database.url", "sqlite+aiosqlite"]),
     ("memory", changed("/reconciler.db", "/:memory:"), ["database.url", "forgets"]),
+    ("short key", changed("0123456789abcdef0123", "0123"), ["keys.hashing", "at least 32"]),
     ("no TOML", SETTINGS + "quote = \n", ["not TOML"]),
     ("unknown stream", SETTINGS + "[stream]\nkind = 'kafak'\n", ["stream.kind", "kafak"]),
     (
@@ -219,6 +220,22 @@ IMPOSSIBLE = [
         SETTINGS + "[stream]\nkind = 'kafka'\nbootstrap = ''\n",
         ["stream.bootstrap", "host:port"],
     ),
+]
+
+
+IMPOSSIBLE += [
+    (what, SETTINGS + f"[stream]\nkind = 'kafka'\n{stream}\n", words)
+    for what, stream, words in [
+        ("sasl alone", "sasl = 'PLAIN'", ["stream.sasl", "username and password"]),
+        ("password alone", "password = 'x'", ["stream.password", "sasl"]),
+        (
+            "password in the clear",
+            "sasl = 'PLAIN'\nusername = 'u'\npassword = 'x'",
+            ["stream.tls", "in the clear"],
+        ),
+        ("authority without tls", "tls_authority = 'ca.pem'", ["stream.tls_authority"]),
+        ("unknown sasl", "sasl = 'GSSAPI'", ["stream.sasl", "GSSAPI"]),
+    ]
 ]
 
 
@@ -341,4 +358,4 @@ def test_the_reorganisation_limit_can_be_set_for_a_chain(tmp_path):
 
 def test_a_span_of_a_process_is_a_timedelta(tmp_path):
     settings = settings_of(SETTINGS, tmp_path)
-    assert settings.file.stream.poll_interval == timedelta(milliseconds=250)
+    assert settings.file.stream.session == timedelta(seconds=10)

@@ -11,7 +11,11 @@ from reconciler.config.reading import Reader, settings_paths
 from reconciler.config.tables import SettingsFile
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "settings.example.toml"
-ENVIRONMENT = {"DATABASE_PASSWORD": "hunter2", "NODE_A_KEY": "hunter2"}
+ENVIRONMENT = {
+    "DATABASE_PASSWORD": "hunter2",
+    "NODE_A_KEY": "hunter2",
+    "RECONCILER_HASHING_KEY": "hunter2" * 5,
+}
 
 #: `derived` is refused for now; the example shows only what works.
 NOT_YET = {"routes[].deposit.xpub"}

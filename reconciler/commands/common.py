@@ -1,0 +1,65 @@
+"""What several commands share: the settings option, output for machines and for people."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+
+from reconciler.kernel.refusals import Refusal
+from schemas.caip import CaipError, ChainName, parse_chain
+
+#: The command did what it was asked.
+DONE: Final = 0
+#: It looked, and what it found is not well.
+NOT_WELL: Final = 1
+#: Settings or arguments are to be mended; one sentence on standard error says which.
+REFUSED: Final = 2
+#: A younger process has taken over; do not start this one again.
+TAKEN_OVER: Final = 3
+#: A bug: the program contradicts itself.
+BROKEN: Final = 70
+#: Ended by Ctrl-C before it could stop cleanly.
+INTERRUPTED: Final = 130
+
+ConfigFile = Annotated[
+    Path,
+    Parameter(
+        name=["--config", "-c"],
+        env_var="RECONCILER_CONFIG",
+        help="The settings file (deploy/settings.example.toml explains every setting).",
+    ),
+]
+DEFAULT_CONFIG: Final = Path("reconciler.toml")
+
+HealthPort = Annotated[
+    int | None,
+    Parameter(
+        name="--port",
+        help="Answer /healthz, /readyz and /metrics here, instead of server.port; 0 answers nowhere.",
+    ),
+]
+
+
+class BadArgument(Refusal):
+    """An argument cannot be meant; the sentence says what was expected."""
+
+
+def read_chain(text: str) -> ChainName:
+    """Read a chain as a person types it. **Raises**: `BadArgument`."""
+    try:
+        return parse_chain(text)
+    except CaipError as error:
+        raise BadArgument(str(error)) from None
+
+
+def say(sentence: str) -> None:
+    """Tell a person; standard output stays for machines."""
+    sys.stderr.write(sentence + "\n")
+
+
+def put(line: str) -> None:
+    """Write a line for machines."""
+    sys.stdout.write(line + "\n")

@@ -1,0 +1,142 @@
+"""`reconciler doctor`: is everything there that the service needs? Looks and asks; changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Final
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from rich.console import Console
+
+from chains.errors import ChainError
+from chains.observe import nobody
+from chains.port import Head
+from reconciler.commands.common import DEFAULT_CONFIG, DONE, NOT_WELL, ConfigFile
+from reconciler.config import Settings, load_settings
+from reconciler.kernel.clock import Clock, SystemClock
+from reconciler.kernel.spans import format_span
+from reconciler.storage.asking import DatabaseUnreachable, ask_database
+from reconciler.stream.promise import StreamError
+from reconciler.wiring import open_engine, open_stream, source_of
+from schemas.caip import ChainName
+
+#: A part that takes longer to say anything is not well, whatever it would have said.
+TIMEOUT_S: Final = 20.0
+#: Claims are judged by the log's clock and blocks by the chain's; ours only has to be near.
+CLOCK_DIFFERENCE_MAX: Final = timedelta(seconds=5)
+#: A block may be a little ahead of a right clock. Source: geth refuses blocks 15 s ahead.
+BLOCK_AHEAD_MAX: Final = timedelta(seconds=15)
+
+
+class Finding(Struct, frozen=True):
+    """One thing that was looked at."""
+
+    part: str
+    well: bool
+    sentence: str
+
+
+async def doctor(*, config: ConfigFile = DEFAULT_CONFIG) -> int:
+    """Check settings, database, log, nodes, chain ids and clock, and say each in one line.
+
+    Changes nothing. Exits with 1 when something is not well, with 2 when the settings are refused.
+    """
+    settings = load_settings(config)
+    console = Console(file=sys.stdout, soft_wrap=True, highlight=False)
+    well = True
+    async for finding in examine(settings, SystemClock()):
+        mark = "[green]well[/]    " if finding.well else "[red]not well[/]"
+        console.print(mark, f"{finding.part}:", end=" ")
+        console.print(finding.sentence, markup=False)
+        well = well and finding.well
+    return DONE if well else NOT_WELL
+
+
+async def examine(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
+    """Look at one part after the other."""
+    routes = ", ".join(settings.routes())
+    yield Finding("settings", well=True, sentence=f"routes {routes}")
+    database = await _database(settings, clock)
+    yield database
+    if database.well or settings.file.stream.kind != "sql":
+        async for finding in _log(settings):
+            yield finding
+    for chain in settings.chains():
+        async for finding in _nodes(settings, chain, clock):
+            yield finding
+
+
+async def _database(settings: Settings, clock: Clock) -> Finding:
+    try:
+        async with asyncio.timeout(TIMEOUT_S), open_engine(settings) as engine:
+            said = await ask_database(engine)
+    except (DatabaseUnreachable, TimeoutError) as error:
+        return Finding("database", well=False, sentence=_words(error))
+    difference = abs(said.time - clock.now())
+    if difference > CLOCK_DIFFERENCE_MAX:
+        seconds = f"{difference.total_seconds():.0f} s"
+        return Finding("clock", well=False, sentence=f"{seconds} away from that of {said.kind}")
+    return Finding("database", well=True, sentence=f"{said.kind} answers, and its clock is ours")
+
+
+async def _log(settings: Settings) -> AsyncIterator[Finding]:
+    kind = settings.file.stream.kind
+    try:
+        async with (
+            asyncio.timeout(TIMEOUT_S),
+            open_engine(settings) as engine,
+            open_stream(settings, engine) as stream,
+        ):
+            differences = await stream.compare_topics(settings.topic_specs())
+    except (StreamError, OSError, TimeoutError) as error:
+        yield Finding("log", well=False, sentence=f"{kind}: {_words(error)}")
+        return
+    for difference in differences:
+        yield Finding("log", well=False, sentence=f"{difference}; see reconciler migrate")
+    if not differences:
+        yield Finding("log", well=True, sentence=f"{kind}: all topics are as the settings say")
+
+
+async def _nodes(settings: Settings, chain: ChainName, clock: Clock) -> AsyncIterator[Finding]:
+    """Ask each node by itself: together, a good one would hide the others."""
+    for url in settings.file.chains[chain].rpc:
+        part = f"{chain} {urlsplit(url.reveal()).hostname}"
+        source = source_of(settings, chain, clock=clock, observer=nobody, urls=[url.reveal()])
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await source.start()
+                head = await source.head()
+        except (ChainError, OSError, TimeoutError) as error:
+            yield Finding(part, well=False, sentence=_words(error))
+        else:
+            yield _head(settings, part, head, clock)
+            for blind in source.blind_spots():
+                yield Finding(part, well=True, sentence=f"note: {blind}")
+        finally:
+            await source.close()
+
+
+def _head(settings: Settings, part: str, head: Head, clock: Clock) -> Finding:
+    age = clock.now() - head.header.time
+    place = f"head {head.header.height}, finalized {head.finalized_height}"
+    limit = settings.file.health.head_age_max
+    if age > limit:
+        old = format_span(timedelta(seconds=int(age.total_seconds())))
+        return Finding(
+            part, well=False, sentence=f"{place}, {old} old; {format_span(limit)} allowed"
+        )
+    if -age > BLOCK_AHEAD_MAX:
+        ahead = f"{-age.total_seconds():.0f} s"
+        return Finding(part, well=False, sentence=f"{place}, {ahead} ahead of our clock")
+    return Finding(part, well=True, sentence=place)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {TIMEOUT_S:.0f} s"
+    text = str(error).partition("[SQL:")[0]
+    return " ".join(text.split()) or type(error).__name__

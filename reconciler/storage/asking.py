@@ -1,0 +1,45 @@
+"""Is the database there, and what time is it there? Asked by `doctor` and by readiness."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from msgspec import Struct
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME_MS: Final = {
+    "postgresql": "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)",
+    "sqlite": "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS integer)",
+}
+
+
+class DatabaseUnreachable(Exception):
+    """The database gave no answer; the text says why, without its address or password."""
+
+
+class DatabaseSaid(Struct, frozen=True, kw_only=True):
+    """What the database says of itself."""
+
+    kind: str
+    time: datetime
+
+
+async def ask_database(engine: AsyncEngine) -> DatabaseSaid:
+    """Ask the database for its time. **Raises**: `DatabaseUnreachable`."""
+    try:
+        async with engine.connect() as connection:
+            found = await connection.execute(text(_TIME_MS[engine.dialect.name]))
+            time_ms = int(found.scalar_one())
+    except (SQLAlchemyError, OSError) as error:
+        raise DatabaseUnreachable(_words(error)) from error
+    return DatabaseSaid(kind=engine.dialect.name, time=_EPOCH + timedelta(milliseconds=time_ms))
+
+
+def _words(error: Exception) -> str:
+    """Say an error on one line; the statement that failed helps nobody here."""
+    words = str(getattr(error, "orig", None) or error)
+    return " ".join(words.split()) or type(error).__name__

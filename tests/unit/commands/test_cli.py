@@ -1,0 +1,108 @@
+"""How the command line takes arguments and tells failures."""
+
+import subprocess
+import sys
+
+import pytest
+
+from chains.errors import NodeUnavailable, WrongChain
+from reconciler import cli
+from reconciler.kernel import InvariantBroken, Refusal
+from reconciler.stream.promise import Fenced, StreamUnavailable, TopicsDiffer
+from reconciler.watch.watcher import AnotherWatcher
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """A command line whose only command fails with what the test wants."""
+
+    def fail_with(error):
+        def raise_it(_arguments):
+            raise error
+
+        monkeypatch.setattr(cli, "app", raise_it)
+
+    return fail_with
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["inspekt"], ["inspekt", "inspect"]),
+        (["inspect", "--chain", "eip155:1"], ["--block"]),
+        (["inspect", "--chain", "eip155:1", "--block", "x", "--addres-s", "y"], ["--address"]),
+        (["doctor", "--config", "nowhere.toml"], ["nowhere.toml"]),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence_and_exit_code_2(arguments, words, capsys):
+    assert cli.run(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert said.err.startswith("reconciler: ")
+    for word in words:
+        assert word in said.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Refusal("x"), 2),
+        (TopicsDiffer("x"), 2),
+        (WrongChain("x"), 2),
+        (StreamUnavailable("x"), 1),
+        (NodeUnavailable("x"), 1),
+        (Fenced("x"), 3),
+        (AnotherWatcher("x"), 3),
+        (ExceptionGroup("", [StreamUnavailable("x"), ExceptionGroup("", [Fenced("x")])]), 3),
+        (InvariantBroken("x"), 70),
+        (KeyboardInterrupt(), 130),
+        (BrokenPipeError(), 0),
+    ],
+)
+def test_every_failure_has_its_exit_code(error, code, failing, capsys):
+    failing(error)
+    assert cli.run([]) == code
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_what_nobody_foresaw_is_not_hidden(failing):
+    failing(ExceptionGroup("", [StreamUnavailable("x"), ZeroDivisionError("bug")]))
+    with pytest.raises(ZeroDivisionError):
+        cli.run([])
+
+
+def test_a_failure_of_several_lines_is_told_on_one(failing, capsys):
+    failing(Refusal("first\n  second"))
+    cli.run([])
+    assert capsys.readouterr().err == "reconciler: first second\n"
+
+
+def test_help_names_every_command_and_every_exit_code(capsys):
+    assert cli.run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for command, (summary, _place) in cli.COMMANDS.items():
+        assert f" {command} " in shown
+        assert summary.split(maxsplit=1)[0] in shown
+    for code in ("  0 ", "  1 ", "  2 ", "  3 ", "  70 ", "  130 "):
+        assert code in shown
+
+
+@pytest.mark.parametrize("command", list(cli.COMMANDS))
+def test_every_command_explains_itself_and_its_options(command, capsys):
+    assert cli.run([command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"Usage: reconciler {command}" in shown
+    assert "--empty-" not in shown
+    assert "--no-" not in shown
+
+
+def test_help_waits_for_no_database_and_no_node():
+    script = (
+        "import sys; from reconciler import cli; cli.run(['--help']);"
+        "slow = {'sqlalchemy', 'web3', 'aiokafka', 'bitcoinlib'} & set(sys.modules); print(slow or '')"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert found.stdout.splitlines()[-1] == ""
