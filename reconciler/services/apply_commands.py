@@ -22,7 +22,7 @@ from reconciler.services.claim_payment import claim_payment
 from reconciler.services.context import PARKED_FOR, ServiceContext
 from reconciler.services.decide import decide
 from reconciler.services.incoming import Incoming, read_record
-from reconciler.services.ledger import Ledger
+from reconciler.services.ledger import AddressKey, Ledger
 from reconciler.services.place_order import place_order
 from reconciler.services.refused import RefusedError
 from reconciler.storage import positions, reads, writes
@@ -30,6 +30,7 @@ from reconciler.storage.rows import CommandRow, ParkedRow
 from reconciler.storage.unit_of_work import Store, Work
 from reconciler.stream.promise import Batch, Lane, Record
 from reconciler.stream.topics import ORDERS, ORDERS_REJECTED
+from schemas.caip import family_of
 from schemas.codec import COMMAND_KINDS, encode
 from schemas.codes import Rejection
 from schemas.commands import AmendOrder, CancelOrder, ClaimPaid, Decide, PlaceOrder
@@ -98,6 +99,7 @@ class _Run:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.commands: dict[str, CommandRow] = {}
+        self.waiting: set[str] = set()
         self.done = CommandsApplied()
 
     async def lock(self, items: Sequence[Incoming]) -> None:
@@ -123,7 +125,13 @@ class _Run:
             ledger.work, {getattr(m, "idempotency_key", "") for m in messages}
         )
         await ledger.load_holds()
-        await ledger.load_orders({ref for m in messages if (ref := getattr(m, "reference", None))})
+        references = {ref for m in messages if (ref := getattr(m, "reference", None))}
+        places = [m for m in messages if isinstance(m, PlaceOrder)]
+        await ledger.lock_addresses(
+            key for m in places if (key := _address_of_place(ledger.context, m)) is not None
+        )
+        await ledger.load_orders(references)
+        self.waiting = await reads.parked_references(ledger.work, {m.reference for m in places})
         seqs = await ledger.work.next_seqs(len(items))
         for item, seq in zip(items, seqs, strict=True):
             await self._apply_or_reject(item, seq)
@@ -190,6 +198,7 @@ class _Run:
 
     def _park(self, item: Incoming, reference: str) -> None:
         self.done.parked += 1
+        self.waiting.add(reference)
         self.ledger.add_new(
             "parked",
             ParkedRow(
@@ -206,6 +215,8 @@ class _Run:
 
     async def _apply_parked(self, reference: str, placed_at: datetime) -> None:
         """Apply what waited for this order; what waited too long is rejected."""
+        if reference not in self.waiting:
+            return
         await self.ledger.flush()
         for row in await writes.take_parked(self.ledger.work, [reference]):
             item = _unpark(row)
@@ -223,16 +234,24 @@ def _digest(item: Incoming, message: Message) -> bytes:
     return hashlib.sha256(item.type.encode() + b"\x00" + encode(message)).digest()
 
 
-def _lanes_of_place(context: ServiceContext, command: PlaceOrder) -> set[str]:
-    """Name the lane that an order to be placed will be judged by, if it can be told."""
+def _address_of_place(context: ServiceContext, command: PlaceOrder) -> AddressKey | None:
+    """Give the address that an order to be placed will have, if it can be told."""
     route = context.routes.get(command.route)
     if route is None:
-        return set()
+        return None
     try:
         address = parse_address(route.chain, route.shared_address or command.address or "")
     except (AddressError, CatalogueError):
+        return None
+    return family_of(route.chain), address.key
+
+
+def _lanes_of_place(context: ServiceContext, command: PlaceOrder) -> set[str]:
+    """Name the lane that an order to be placed will be judged by, if it can be told."""
+    address = _address_of_place(context, command)
+    if address is None:
         return set()
-    return {context.lane_of(route.chain, address.key)}
+    return {context.lane_of(context.routes[command.route].chain, address[1])}
 
 
 def _unpark(row: ParkedRow) -> Incoming:

@@ -181,7 +181,7 @@ async def _lower(ledger: Ledger, view: LaneView, message: BlockRetracted) -> Non
     row.height, row.hash = parent.height, parent.hash
     row.time = below.time if below else None
     row.decided_until = below.decided_until if below else None
-    view.applied.clear()
+    view.forget_watermarks()
     view.dirty = True
 
 

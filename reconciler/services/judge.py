@@ -42,8 +42,9 @@ async def _next_watermark(ledger: Ledger, entry: OrderEntry) -> rows.LaneLogRow 
     lane, due, after = ledger.lane_of(entry), entry.due, entry.row.assessed_seq
     if not _can_be_due(due, lane.row, after):
         return None
-    first_here = lane.applied[0].seq if lane.applied else None
-    if first_here is None or after < first_here - 1:
+    if await ledger.load_history(lane, after):
+        stored = next((w for w in lane.history if w.seq > after and passes(due, w)), None)
+    else:
         stored = await reads.first_watermark(
             ledger.work,
             lane.row.lane,
@@ -52,9 +53,10 @@ async def _next_watermark(ledger: Ledger, entry: OrderEntry) -> rows.LaneLogRow 
             finalized_height=due.finalized_height,
             time=due.time,
         )
-        if stored is not None and (first_here is None or stored.seq < first_here):
-            return stored
-    return next((w for w in lane.applied if w.seq > after and passes(due, w)), None)
+    here = next((w for w in lane.applied if w.seq > after and passes(due, w)), None)
+    if stored is None or here is None:
+        return stored or here
+    return stored if stored.seq <= here.seq else here
 
 
 def _can_be_due(due: Due, lane: rows.LaneRow, after_seq: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -29,6 +29,9 @@ from schemas.envelope import Envelope, Headers, to_headers
 from schemas.values import BlockRef, Message, TransferName
 
 AddressKey = tuple[str, str]
+
+#: Watermarks of a lane held in memory; an order that waited for more asks the database.
+HISTORY_MAX: Final = 1_000
 
 
 class OrderEntry:
@@ -52,12 +55,22 @@ class OrderEntry:
 
 
 class LaneView:
-    """A lane in memory: its row, and the watermarks that this unit of work applied."""
+    """A lane in memory: its row, and the watermarks that this unit of work applied.
+
+    `history` holds the stored watermarks after `history_after`, all of them, once somebody asked.
+    """
 
     def __init__(self, row: rows.LaneRow) -> None:
         self.row = row
         self.applied: list[rows.LaneLogRow] = []
+        self.history: list[rows.LaneLogRow] = []
+        self.history_after: int | None = None
         self.dirty = False
+
+    def forget_watermarks(self) -> None:
+        """Read the lane's watermarks anew when they are asked for next."""
+        self.applied.clear()
+        self.history, self.history_after = [], None
 
     def moment(self, *, seq: int, recorded_at: datetime, verdicts: bool) -> Moment:
         """Say what a judge may look at now."""
@@ -105,6 +118,7 @@ class Ledger:
         self.context = context
         self.addresses: dict[AddressKey, rows.AddressRow] = {}
         self.orders: dict[str, OrderEntry] = {}
+        self._addresses_asked: set[AddressKey] = set()
         self.transfers: dict[str, rows.TransferRow] = {}
         self.lanes: dict[str, LaneView] = {}
         self.holds: dict[str, rows.HoldRow] = {}
@@ -140,9 +154,22 @@ class Ledger:
             row = found.get(name) or rows.LaneRow(lane=name, chain=chain)
             self.lanes[name] = LaneView(row)
 
+    async def load_history(self, view: LaneView, after_seq: int) -> bool:
+        """Read a lane's watermarks after a point into memory. False when there are too many."""
+        if view.history_after is not None and view.history_after <= after_seq:
+            return True
+        found = await reads.watermarks_after(
+            self.work, view.row.lane, after_seq, limit=HISTORY_MAX + 1
+        )
+        if len(found) > HISTORY_MAX:
+            return False
+        view.history, view.history_after = found, after_seq
+        return True
+
     async def lock_addresses(self, keys: Iterable[AddressKey]) -> None:
         """Lock and read addresses that are not held yet."""
-        wanted = [key for key in keys if key not in self.addresses]
+        wanted = [key for key in keys if key not in self._addresses_asked]
+        self._addresses_asked.update(wanted)
         if wanted:
             self.addresses.update(await reads.lock_addresses(self.work, wanted))
 

@@ -33,8 +33,12 @@ async def sweep_lane(
         await work.lock_names(f"purchase/{d.purchase}" for d in due if d.purchase is not None)
         await ledger.load_holds()
         await ledger.load_orders([order.reference for order in due])
-        for order in due:
-            await catch_up(ledger, ledger.orders[order.reference])
+        entries = [ledger.orders[order.reference] for order in due]
+        await ledger.load_history(
+            ledger.lanes[lane], min(entry.row.assessed_seq for entry in entries)
+        )
+        for entry in entries:
+            await catch_up(ledger, entry)
         await ledger.flush()
         return len(due)
 

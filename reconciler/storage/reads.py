@@ -213,6 +213,33 @@ async def first_watermark(
     return found[0] if found else None
 
 
+async def watermarks_after(
+    work: Work, lane: str, after_seq: int, *, limit: int
+) -> list[rows.LaneLogRow]:
+    """Read a lane's watermarks applied after a point, oldest first."""
+    table = tables.lane_log
+    return await fetch(
+        work,
+        rows.LaneLogRow,
+        select(*columns_of(table, rows.LaneLogRow))
+        .where(table.c.lane == lane, table.c.seq > after_seq, table.c.kind == "watermark")
+        .order_by(table.c.seq)
+        .limit(limit),
+    )
+
+
+async def parked_references(work: Work, references: Iterable[str]) -> set[str]:
+    """Tell for which of these orders a command waits."""
+    wanted = sorted(set(references))
+    if not wanted:
+        return set()
+    table = tables.parked
+    found = await work.connection.execute(
+        select(table.c.reference).where(table.c.reference.in_(wanted)).distinct()
+    )
+    return {row[0] for row in found}
+
+
 async def live_reservations(
     work: Work, addresses: Iterable[tuple[str, str]]
 ) -> list[rows.ReservationRow]:
