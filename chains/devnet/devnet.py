@@ -86,7 +86,9 @@ class Devnet:
         self.drop_sockets()
         if self._runner is not None:
             await self._runner.cleanup()
-        await self._tasks.__aexit__(kind, error, traceback)
+        # what went wrong in the body comes out as it is, not wrapped into the miners' group
+        ended = isinstance(error, asyncio.CancelledError)
+        await self._tasks.__aexit__(*(kind, error, traceback) if ended else (None, None, None))
 
     def add_chain(
         self,

@@ -18,6 +18,8 @@ _REST_S: Final = 10.0
 _MESSAGE_BYTES_MAX: Final = 1024 * 1024
 #: A node that pushes faster than we look is drained this far; one look sees all of them.
 _DRAIN_MAX: Final = 1_000
+#: Enough for what has arrived; aiohttp takes 0 for "no limit".
+_DRAIN_S: Final = 0.001
 
 
 class NewHeads:
@@ -40,7 +42,7 @@ class NewHeads:
             drained = 0
             while message.type is aiohttp.WSMsgType.TEXT and drained < _DRAIN_MAX:
                 drained += 1
-                message = await socket.receive(timeout=0)
+                message = await socket.receive(timeout=_DRAIN_S)
         except TimeoutError:
             return True
         except aiohttp.ClientError:
