@@ -22,6 +22,7 @@ from reconciler.commands.common import (
     REFUSED,
     TAKEN_OVER,
     say,
+    words,
 )
 from reconciler.kernel.checks import InvariantBroken
 from reconciler.kernel.refusals import Refusal
@@ -30,6 +31,18 @@ from reconciler.stream.promise import Fenced, StreamError, TopicsDiffer
 
 #: Command: what it does, and the function that does it. In the order in which help shows them.
 COMMANDS: Final = {
+    "intake": (
+        "Apply facts and commands to orders, until stopped.",
+        "reconciler.commands.intake:intake",
+    ),
+    "relay": (
+        "Send events, exceptions and requests, until stopped.",
+        "reconciler.commands.relay:relay",
+    ),
+    "decide": (
+        "Tell what a person decided.",
+        "reconciler.commands.decide:app",
+    ),
     "doctor": (
         "Check settings, database, log, nodes and clock; change nothing.",
         "reconciler.commands.doctor:doctor",
@@ -96,13 +109,8 @@ def _tell(failures: list[BaseException]) -> int:
     if unforeseen:
         raise unforeseen[0]
     for failure in failures:
-        say(f"reconciler: {_sentence(failure)}")
+        say(f"reconciler: {words(failure)}")
     return max(_code_of(failure) for failure in failures)
-
-
-def _sentence(failure: BaseException) -> str:
-    """Give a failure on one line."""
-    return " ".join(str(failure).split()) or type(failure).__name__
 
 
 def _code_of(failure: BaseException) -> int:

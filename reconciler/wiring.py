@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from chains.catalog import CatalogueError
@@ -17,12 +18,30 @@ from chains.port import ChainSource
 from chains.registry import open_source
 from chains.rpc import NodeLimits
 from reconciler.config import Settings
+from reconciler.intake.intake import Intake, IntakeTerms
 from reconciler.kernel.clock import Clock
 from reconciler.kernel.refusals import Refusal
+from reconciler.observability.health import Health
+from reconciler.observability.metrics import Meters
+from reconciler.relay.relay import Relay
+from reconciler.services.context import ServiceContext
+from reconciler.storage.asking import routes_in_use
 from reconciler.storage.engine import make_engine
-from reconciler.stream.promise import Stream
+from reconciler.storage.unit_of_work import Store
+from reconciler.stream.promise import Stream, TopicsDiffer
 from reconciler.stream.sql import SqlStream
 from schemas.caip import ChainName
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    """What the doors of one process share."""
+
+    settings: Settings
+    store: Store
+    stream: Stream
+    clock: Clock
+    meters: Meters
+    health: Health
 
 
 @asynccontextmanager
@@ -44,6 +63,63 @@ async def open_stream(settings: Settings, engine: AsyncEngine) -> AsyncIterator[
         yield stream
     finally:
         await stream.close()
+
+
+@asynccontextmanager
+async def open_parts(settings: Settings, *, clock: Clock) -> AsyncIterator[Parts]:
+    """Open what a process needs, and refuse to start where the log or the orders say otherwise.
+
+    **Raises**: `TopicsDiffer`; `Refusal` when open orders use a route that settings no longer have,
+    or when the database cannot be reached; `StreamUnavailable`.
+    """
+    async with open_engine(settings) as engine, open_stream(settings, engine) as stream:
+        await _refuse_other_topics(settings, stream)
+        await _refuse_lost_routes(settings, engine)
+        yield Parts(
+            settings=settings,
+            store=Store(engine),
+            stream=stream,
+            clock=clock,
+            meters=Meters(),
+            health=Health(),
+        )
+
+
+def context_of(settings: Settings) -> ServiceContext:
+    """Give the services what they need to know of the settings."""
+    return ServiceContext(
+        catalogue=settings.catalogue,
+        routes=settings.routes(),
+        lanes=settings.lanes(),
+        secret=settings.file.keys.hashing.reveal().encode(),
+        orders_partitions=settings.file.stream.orders_partitions,
+        relay_shards=settings.file.relay.shards,
+    )
+
+
+def intake_of(parts: Parts) -> Intake:
+    """Make the intake of a process."""
+    return Intake(
+        IntakeTerms(),
+        store=parts.store,
+        context=context_of(parts.settings),
+        stream=parts.stream,
+        clock=parts.clock,
+        meters=parts.meters,
+        health=parts.health,
+    )
+
+
+def relay_of(parts: Parts, shard: int) -> Relay:
+    """Make the relay of one shard of the outbox."""
+    return Relay(
+        shard,
+        store=parts.store,
+        stream=parts.stream,
+        specs={spec.name: spec for spec in parts.settings.topic_specs()},
+        clock=parts.clock,
+        meters=parts.meters,
+    )
 
 
 def source_of(
@@ -91,3 +167,23 @@ def _stream(settings: Settings, engine: AsyncEngine) -> Stream:
         clean_interval_s=table.clean_every.total_seconds(),
         lease_s=table.session.total_seconds(),
     )
+
+
+async def _refuse_other_topics(settings: Settings, stream: Stream) -> None:
+    differences = await stream.compare_topics(settings.topic_specs())
+    if differences:
+        message = f"{'; '.join(differences)}; see reconciler migrate"
+        raise TopicsDiffer(message)
+
+
+async def _refuse_lost_routes(settings: Settings, engine: AsyncEngine) -> None:
+    """Refuse settings under which an open order could not be watched or matched to its end."""
+    lost = [
+        used
+        for used in await routes_in_use(engine)
+        if used.route not in settings.routes() or used.chain not in settings.file.chains
+    ]
+    if lost:
+        names = ", ".join(f"{used.route} on {used.chain}" for used in lost)
+        message = f"orders are open on routes or chains that settings no longer name: {names}"
+        raise Refusal(message)

@@ -55,6 +55,12 @@ def read_chain(text: str) -> ChainName:
         raise BadArgument(str(error)) from None
 
 
+def words(error: BaseException) -> str:
+    """Say a failure on one line; the statement that a database refused helps nobody."""
+    text = str(error).partition("[SQL:")[0]
+    return " ".join(text.split()) or type(error).__name__
+
+
 def say(sentence: str) -> None:
     """Tell a person; standard output stays for machines."""
     sys.stderr.write(sentence + "\n")

@@ -15,7 +15,7 @@ from rich.console import Console
 from chains.errors import ChainError
 from chains.observe import nobody
 from chains.port import Head
-from reconciler.commands.common import DEFAULT_CONFIG, DONE, NOT_WELL, ConfigFile
+from reconciler.commands.common import DEFAULT_CONFIG, DONE, NOT_WELL, ConfigFile, words
 from reconciler.config import Settings, load_settings
 from reconciler.kernel.clock import Clock, SystemClock
 from reconciler.kernel.spans import format_span
@@ -136,7 +136,6 @@ def _head(settings: Settings, part: str, head: Head, clock: Clock) -> Finding:
 
 
 def _words(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {TIMEOUT_S:.0f} s"
-    text = str(error).partition("[SQL:")[0]
-    return " ".join(text.split()) or type(error).__name__
+    return (
+        f"no answer within {TIMEOUT_S:.0f} s" if isinstance(error, TimeoutError) else words(error)
+    )

@@ -1,4 +1,4 @@
-"""Is the database there, and what time is it there? Asked by `doctor` and by readiness."""
+"""What processes ask the database before they start: time, and routes in use."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
+
+from reconciler.kernel.refusals import Refusal
+from reconciler.storage import tables
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MS: Final = {
@@ -17,8 +20,15 @@ _TIME_MS: Final = {
 }
 
 
-class DatabaseUnreachable(Exception):
+class DatabaseUnreachable(Refusal):
     """The database gave no answer; the text says why, without its address or password."""
+
+
+class InUse(Struct, frozen=True, order=True):
+    """A route, and its chain, on which orders are open."""
+
+    route: str
+    chain: str
 
 
 class DatabaseSaid(Struct, frozen=True, kw_only=True):
@@ -37,6 +47,18 @@ async def ask_database(engine: AsyncEngine) -> DatabaseSaid:
     except (SQLAlchemyError, OSError) as error:
         raise DatabaseUnreachable(_words(error)) from error
     return DatabaseSaid(kind=engine.dialect.name, time=_EPOCH + timedelta(milliseconds=time_ms))
+
+
+async def routes_in_use(engine: AsyncEngine) -> list[InUse]:
+    """Give the routes of open orders. **Raises**: `DatabaseUnreachable`."""
+    orders = tables.orders
+    statement = select(orders.c.route, orders.c.chain).where(orders.c.is_open).distinct()
+    try:
+        async with engine.connect() as connection:
+            found = (await connection.execute(statement)).all()
+    except (SQLAlchemyError, OSError) as error:
+        raise DatabaseUnreachable(_words(error)) from error
+    return sorted(InUse(route=row.route, chain=row.chain) for row in found)
 
 
 def _words(error: Exception) -> str:

@@ -30,7 +30,7 @@ def failing(monkeypatch):
     [
         (["inspekt"], ["inspekt", "inspect"]),
         (["inspect", "--chain", "eip155:1"], ["--block"]),
-        (["inspect", "--chain", "eip155:1", "--block", "x", "--addres-s", "y"], ["--address"]),
+        (["inspect", "--chain", "eip155:1", "--block", "x", "--addr", "y"], ["--address"]),
         (["doctor", "--config", "nowhere.toml"], ["nowhere.toml"]),
     ],
 )

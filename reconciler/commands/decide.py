@@ -1,0 +1,260 @@
+"""`reconciler decide …`: what a person decides, sent as a command like any other.
+
+Writes one message to `orders`; the decision is carried out, journalled or refused by intake. Each has
+a key, shown when it is sent, by which it can be undone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Final
+
+from cyclopts import App, Parameter
+
+from reconciler.commands.common import (
+    DEFAULT_CONFIG,
+    DONE,
+    NOT_WELL,
+    BadArgument,
+    ConfigFile,
+    put,
+    say,
+)
+from reconciler.config import Settings, load_settings
+from reconciler.kernel.clock import Clock, SystemClock
+from reconciler.kernel.spans import parse_span
+from reconciler.storage import reads
+from reconciler.storage.unit_of_work import Store
+from reconciler.stream.promise import Lane, Outgoing, Stream, partition_of
+from reconciler.stream.topics import ORDERS, ORDERS_REJECTED
+from reconciler.wiring import open_engine, open_stream
+from schemas.codec import UnreadableMessage, decode_as, encode, kind_name
+from schemas.commands import (
+    AcceptShort,
+    Action,
+    Assign,
+    Close,
+    Decide,
+    Hold,
+    Part,
+    Reject,
+    Release,
+    Returned,
+    Revive,
+    Split,
+    Undo,
+    WriteOff,
+)
+from schemas.envelope import Envelope, derived_id, to_headers
+from schemas.values import OrderReference, TransferName
+
+LOOK_EVERY_S: Final = 0.2
+REJECTED_RECORDS: Final = 200
+
+app = App(
+    name="decide",
+    help="Tell what a person decided. Needs a name and a reason; both stand in the journal.",
+)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """Who decides, why, and how it is sent."""
+
+    actor: Annotated[str, Parameter(help="Who decides.")]
+    reason: Annotated[str, Parameter(help="Why, in words that hold years later.")]
+    key: Annotated[
+        str | None,
+        Parameter(help="Its key: the same key is the same decision. Made up when not given."),
+    ] = None
+    wait: Annotated[
+        str, Parameter(help="How long to wait for the outcome: 10s. Sent in any case.")
+    ] = "10s"
+    config: ConfigFile = DEFAULT_CONFIG
+
+
+Transfer = Annotated[
+    TransferName, Parameter(help="A transfer's id: <chain>/<transaction>/<position>.")
+]
+Order = Annotated[OrderReference, Parameter(help="An order's reference.")]
+Subject = Annotated[str, Parameter(help="A chain, an asset or a route.")]
+
+
+@app.command
+async def assign(transfer: Transfer, order: Order, /, *, person: Person) -> int:
+    """This transfer pays this order."""
+    return await _send(Assign(transfer=transfer, reference=order), order, person)
+
+
+@app.command
+async def split(
+    transfer: Transfer,
+    parts: Annotated[list[str], Parameter(help="ORDER=AMOUNT, in base units, two or more.")],
+    /,
+    *,
+    person: Person,
+) -> int:
+    """This transfer pays several orders; the parts add up to it exactly."""
+    made = tuple(_part(text) for text in parts)
+    return await _send(Split(transfer=transfer, parts=made), transfer, person)
+
+
+@app.command
+async def accept_short(order: Order, /, *, person: Person) -> int:
+    """What came is enough for this order."""
+    return await _send(AcceptShort(reference=order), order, person)
+
+
+@app.command
+async def revive(order: Order, /, *, person: Person) -> int:
+    """Count late money for an order that ended expired or underpaid."""
+    return await _send(Revive(reference=order), order, person)
+
+
+@app.command
+async def reject(transfer: Transfer, /, *, person: Person) -> int:
+    """This transfer does not pay the order that it was given to."""
+    return await _send(Reject(transfer=transfer), transfer, person)
+
+
+@app.command
+async def returned(
+    transfer: Transfer,
+    transaction: Annotated[str, Parameter(help="The transaction that sent it back.")],
+    /,
+    *,
+    person: Person,
+) -> int:
+    """The money was sent back, by this transaction."""
+    return await _send(Returned(transfer=transfer, tx=transaction), transfer, person)
+
+
+@app.command
+async def write_off(transfer: Transfer, /, *, person: Person) -> int:
+    """Nobody will claim this transfer."""
+    return await _send(WriteOff(transfer=transfer), transfer, person)
+
+
+@app.command
+async def close(
+    exception: Annotated[str, Parameter(help="An exception's id.")], /, *, person: Person
+) -> int:
+    """This exception is settled."""
+    return await _send(Close(exception=exception), exception, person)
+
+
+@app.command
+async def undo(
+    decision: Annotated[str, Parameter(help="The key of an earlier decision.")],
+    /,
+    *,
+    person: Person,
+) -> int:
+    """Take an earlier decision back."""
+    return await _send(Undo(decision=decision), decision, person)
+
+
+@app.command
+async def hold(subject: Subject, /, *, person: Person) -> int:
+    """Let facts flow, but neither confirm nor expire on this chain, asset or route."""
+    return await _send(Hold(subject=subject), subject, person)
+
+
+@app.command
+async def release(subject: Subject, /, *, person: Person) -> int:
+    """End a hold."""
+    return await _send(Release(subject=subject), subject, person)
+
+
+def _part(text: str) -> Part:
+    order, equals, amount = text.partition("=")
+    if not equals:
+        raise BadArgument(f"expected ORDER=AMOUNT, found {text[:200]!r}")
+    return Part(reference=OrderReference(order), amount=amount)
+
+
+async def _send(action: Action, subject: str, person: Person) -> int:
+    """Send the decision, show its key, and wait for its outcome."""
+    settings, clock = load_settings(person.config), SystemClock()
+    wait = _span(person.wait)
+    key = person.key or f"cli-{derived_id(person.actor, repr(action), clock.now().isoformat())}"
+    command = Decide(idempotency_key=key, actor=person.actor, reason=person.reason, action=action)
+    message = message_of(command, subject, settings, clock)
+    async with open_engine(settings) as engine, open_stream(settings, engine) as stream:
+        sent = _Sent(Store(engine), stream, key, message)
+        await sent.send()
+        put(key)
+        return await sent.outcome(wait, clock)
+
+
+def message_of(command: Decide, subject: str, settings: Settings, clock: Clock) -> Outgoing:
+    """Write a decision as a message to `orders`. **Raises**: `BadArgument` for one that is none."""
+    value = encode(command)
+    try:
+        decode_as(Decide, value)
+    except UnreadableMessage as error:
+        raise BadArgument(f"not a decision: {error}") from None
+    headers = to_headers(
+        Envelope(
+            id=command.idempotency_key, type=kind_name(command), time=clock.now(), subject=subject
+        )
+    )
+    lane = Lane(ORDERS, partition_of(subject.encode(), settings.file.stream.orders_partitions))
+    return Outgoing(lane=lane, key=subject.encode(), value=value, headers=headers)
+
+
+class _Sent:
+    """A decision on its way."""
+
+    def __init__(self, store: Store, stream: Stream, key: str, message: Outgoing) -> None:
+        self._store = store
+        self._stream = stream
+        self._key = key
+        self._message = message
+        self._rejected = Lane(ORDERS_REJECTED, 0)
+        self._rejected_from = 0
+
+    async def send(self) -> None:
+        """Append it under a name of its own, which fences nobody."""
+        _, self._rejected_from = await self._stream.bounds(self._rejected)
+        writer = self._stream.writer(f"decide/{self._key}")
+        try:
+            await writer.start()
+            await writer.append([self._message])
+        finally:
+            await writer.close()
+
+    async def outcome(self, wait: timedelta, clock: Clock) -> int:
+        """Wait until it was carried out or refused, and say which."""
+        until_s = clock.monotonic_s() + wait.total_seconds()
+        while clock.monotonic_s() < until_s:
+            refusal = await self._refusal()
+            if refusal is not None:
+                say(f"refused: {refusal}")
+                return NOT_WELL
+            if await self._store.read(lambda work: reads.commands(work, [self._key])):
+                say("carried out")
+                return DONE
+            await clock.sleep(LOOK_EVERY_S)
+        say("sent, and not carried out yet: is an intake running?")
+        return DONE
+
+    async def _refusal(self) -> str | None:
+        batch = await self._stream.read(
+            self._rejected, from_offset=self._rejected_from, records_max=REJECTED_RECORDS
+        )
+        self._rejected_from = batch.next_offset
+        for record in batch.records:
+            if record.value == self._message.value:
+                headers = dict(record.headers)
+                return headers.get("rejected_reason", b"").decode()
+        return None
+
+
+def _span(text: str) -> timedelta:
+    try:
+        return parse_span(text)
+    except ValueError as error:
+        raise BadArgument(f"--wait: {error}") from None
