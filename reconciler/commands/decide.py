@@ -215,10 +215,12 @@ class _Sent:
         self._message = message
         self._rejected = Lane(ORDERS_REJECTED, 0)
         self._rejected_from = 0
+        self._known_before = False
 
     async def send(self) -> None:
         """Append it under a name of its own, which fences nobody."""
         _, self._rejected_from = await self._stream.bounds(self._rejected)
+        self._known_before = await self._is_known()
         writer = self._stream.writer(f"decide/{self._key}")
         try:
             await writer.start()
@@ -234,12 +236,18 @@ class _Sent:
             if refusal is not None:
                 say(f"refused: {refusal}")
                 return NOT_WELL
-            if await self._store.read(lambda work: reads.commands(work, [self._key])):
+            if not self._known_before and await self._is_known():
                 say("carried out")
                 return DONE
             await clock.sleep(LOOK_EVERY_S)
-        say("sent, and not carried out yet: is an intake running?")
+        if self._known_before:
+            say("this key was used before; the same decision again changes nothing")
+        else:
+            say("sent, and not carried out yet: is an intake running?")
         return DONE
+
+    async def _is_known(self) -> bool:
+        return bool(await self._store.read(lambda work: reads.commands(work, [self._key])))
 
     async def _refusal(self) -> str | None:
         batch = await self._stream.read(

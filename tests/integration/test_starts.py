@@ -1,0 +1,92 @@
+"""When a process refuses to start."""
+
+import pytest
+from sqlalchemy import insert
+
+from reconciler.cli import run
+from reconciler.config import load_settings
+from reconciler.kernel import Refusal, SystemClock
+from reconciler.storage import tables
+from reconciler.stream.promise import TopicsDiffer
+from reconciler.wiring import open_engine, open_parts
+from tests.parts.service import migrate, write_settings
+from tests.parts.settings import CHAIN, OTHER_CHAIN
+
+
+async def opened(path):
+    async with open_parts(load_settings(path, {}), clock=SystemClock()):
+        return True
+
+
+async def test_a_migrated_service_starts(tmp_path):
+    path = write_settings(tmp_path)
+    await migrate(load_settings(path, {}))
+    assert await opened(path)
+
+
+async def test_topics_that_were_made_otherwise_are_named(tmp_path):
+    await migrate(load_settings(write_settings(tmp_path), {}))
+    path = write_settings(tmp_path, more="[stream]\nevents_partitions = 7\n")
+    with pytest.raises(TopicsDiffer, match=r"payment-events.*migrate"):
+        await opened(path)
+
+
+async def open_order(settings, *, route, chain, is_open=True):
+    now = SystemClock().now()
+    async with open_engine(settings) as engine, engine.begin() as connection:
+        await connection.execute(
+            insert(tables.orders).values(
+                reference="o-1",
+                route=route,
+                chain=chain,
+                asset="a",
+                lane="l",
+                family="eip155",
+                address_key="0x1",
+                phase="claimed" if is_open else "expired",
+                is_open=is_open,
+                sequence=1,
+                assessed_seq=1,
+                waits=False,
+                page_token="t",
+                placed_at=now,
+                state=b"",
+                journal_hash=b"",
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("route", "chain"), [("gone", CHAIN), ("tusd-one", OTHER_CHAIN), ("gone", OTHER_CHAIN)]
+)
+async def test_open_orders_need_their_route_and_chain(tmp_path, route, chain):
+    path = write_settings(tmp_path)
+    settings = load_settings(path, {})
+    await migrate(settings)
+    await open_order(settings, route=route, chain=chain)
+    with pytest.raises(Refusal, match=f"{route} on {chain}"):
+        await opened(path)
+
+
+async def test_orders_that_have_ended_need_nothing_of_the_settings(tmp_path):
+    path = write_settings(tmp_path)
+    settings = load_settings(path, {})
+    await migrate(settings)
+    await open_order(settings, route="gone", chain=CHAIN, is_open=False)
+    assert await opened(path)
+
+
+@pytest.mark.parametrize("command", ["intake", "relay"])
+def test_a_process_without_its_tables_says_so_in_one_sentence(tmp_path, command, capsys):
+    path = write_settings(tmp_path)
+    assert run([command, "--config", str(path), "--port", "0"]) in {1, 2}
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "stream_topics" in said
+    assert "SELECT" not in said
+
+
+def test_a_shard_that_is_not_there_is_refused(tmp_path, capsys):
+    path = write_settings(tmp_path)
+    assert run(["relay", "--config", str(path), "--shard", "1"]) == 2
+    assert "expected 0 to 0, found 1" in capsys.readouterr().err
