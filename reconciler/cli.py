@@ -47,6 +47,10 @@ COMMANDS: Final = {
         "Check settings, database, log, nodes and clock; change nothing.",
         "reconciler.commands.doctor:doctor",
     ),
+    "migrate": (
+        "Make the tables and topics that this version needs.",
+        "reconciler.commands.migrate:migrate_all",
+    ),
     "inspect": (
         "Tell what a block pays, from a file.",
         "reconciler.commands.inspect:inspect",

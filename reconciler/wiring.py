@@ -25,8 +25,9 @@ from reconciler.observability.health import Health
 from reconciler.observability.metrics import Meters
 from reconciler.relay.relay import Relay
 from reconciler.services.context import ServiceContext
-from reconciler.storage.asking import routes_in_use
+from reconciler.storage.asking import DatabaseUnreachable, routes_in_use
 from reconciler.storage.engine import make_engine
+from reconciler.storage.schema_version import check_schema
 from reconciler.storage.unit_of_work import Store
 from reconciler.stream.promise import Stream, TopicsDiffer
 from reconciler.stream.sql import SqlStream
@@ -67,22 +68,24 @@ async def open_stream(settings: Settings, engine: AsyncEngine) -> AsyncIterator[
 
 @asynccontextmanager
 async def open_parts(settings: Settings, *, clock: Clock) -> AsyncIterator[Parts]:
-    """Open what a process needs, and refuse to start where the log or the orders say otherwise.
+    """Open what a process needs, and refuse to start where tables, log or orders say otherwise.
 
-    **Raises**: `TopicsDiffer`; `Refusal` when open orders use a route that settings no longer have,
+    **Raises**: `SchemaDiffers`; `TopicsDiffer`; `Refusal` when open orders use a route that settings no longer have,
     or when the database cannot be reached; `StreamUnavailable`.
     """
-    async with open_engine(settings) as engine, open_stream(settings, engine) as stream:
-        await _refuse_other_topics(settings, stream)
-        await _refuse_lost_routes(settings, engine)
-        yield Parts(
-            settings=settings,
-            store=Store(engine),
-            stream=stream,
-            clock=clock,
-            meters=Meters(),
-            health=Health(),
-        )
+    async with open_engine(settings) as engine:
+        await _refuse_other_tables(engine)
+        async with open_stream(settings, engine) as stream:
+            await _refuse_other_topics(settings, stream)
+            await _refuse_lost_routes(settings, engine)
+            yield Parts(
+                settings=settings,
+                store=Store(engine),
+                stream=stream,
+                clock=clock,
+                meters=Meters(),
+                health=Health(),
+            )
 
 
 def context_of(settings: Settings) -> ServiceContext:
@@ -174,6 +177,13 @@ async def _refuse_other_topics(settings: Settings, stream: Stream) -> None:
     if differences:
         message = f"{'; '.join(differences)}; see reconciler migrate"
         raise TopicsDiffer(message)
+
+
+async def _refuse_other_tables(engine: AsyncEngine) -> None:
+    try:
+        await check_schema(engine)
+    except DatabaseUnreachable as error:
+        raise Refusal(f"database.url: {error}") from None
 
 
 async def _refuse_lost_routes(settings: Settings, engine: AsyncEngine) -> None:

@@ -20,6 +20,7 @@ from reconciler.config import Settings, load_settings
 from reconciler.kernel.clock import Clock, SystemClock
 from reconciler.kernel.spans import format_span
 from reconciler.storage.asking import DatabaseUnreachable, ask_database
+from reconciler.storage.schema_version import SchemaDiffers, check_schema, head_revision
 from reconciler.stream.promise import StreamError
 from reconciler.wiring import open_engine, open_stream, source_of
 from schemas.caip import ChainName
@@ -62,7 +63,9 @@ async def examine(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     yield Finding("settings", well=True, sentence=f"routes {routes}")
     database = await _database(settings, clock)
     yield database
-    if database.well or settings.file.stream.kind != "sql":
+    tables = await _tables(settings)
+    yield tables
+    if tables.well or settings.file.stream.kind != "sql":
         async for finding in _log(settings):
             yield finding
     for chain in settings.chains():
@@ -81,6 +84,15 @@ async def _database(settings: Settings, clock: Clock) -> Finding:
         seconds = f"{difference.total_seconds():.0f} s"
         return Finding("clock", well=False, sentence=f"{seconds} away from that of {said.kind}")
     return Finding("database", well=True, sentence=f"{said.kind} answers, and its clock is ours")
+
+
+async def _tables(settings: Settings) -> Finding:
+    try:
+        async with asyncio.timeout(TIMEOUT_S), open_engine(settings) as engine:
+            await check_schema(engine)
+    except (DatabaseUnreachable, SchemaDiffers, TimeoutError) as error:
+        return Finding("tables", well=False, sentence=_words(error))
+    return Finding("tables", well=True, sentence=f"revision {head_revision()}")
 
 
 async def _log(settings: Settings) -> AsyncIterator[Finding]:

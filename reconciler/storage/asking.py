@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -38,14 +40,21 @@ class DatabaseSaid(Struct, frozen=True, kw_only=True):
     time: datetime
 
 
+@contextmanager
+def unreachable_in_words() -> Iterator[None]:
+    """Turn what drivers raise into `DatabaseUnreachable`: they do not agree on one class."""
+    try:
+        yield
+    except (SQLAlchemyError, OSError) as error:
+        raise DatabaseUnreachable(_words(error)) from error
+
+
 async def ask_database(engine: AsyncEngine) -> DatabaseSaid:
     """Ask the database for its time. **Raises**: `DatabaseUnreachable`."""
-    try:
+    with unreachable_in_words():
         async with engine.connect() as connection:
             found = await connection.execute(text(_TIME_MS[engine.dialect.name]))
             time_ms = int(found.scalar_one())
-    except (SQLAlchemyError, OSError) as error:
-        raise DatabaseUnreachable(_words(error)) from error
     return DatabaseSaid(kind=engine.dialect.name, time=_EPOCH + timedelta(milliseconds=time_ms))
 
 
@@ -53,11 +62,9 @@ async def routes_in_use(engine: AsyncEngine) -> list[InUse]:
     """Give the routes of open orders. **Raises**: `DatabaseUnreachable`."""
     orders = tables.orders
     statement = select(orders.c.route, orders.c.chain).where(orders.c.is_open).distinct()
-    try:
+    with unreachable_in_words():
         async with engine.connect() as connection:
             found = (await connection.execute(statement)).all()
-    except (SQLAlchemyError, OSError) as error:
-        raise DatabaseUnreachable(_words(error)) from error
     return sorted(InUse(route=row.route, chain=row.chain) for row in found)
 
 

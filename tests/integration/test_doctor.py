@@ -8,7 +8,7 @@ from chains.devnet import Devnet
 from reconciler.cli import run
 from reconciler.commands.doctor import examine
 from reconciler.kernel import ManualClock, SystemClock
-from reconciler.storage.stream_tables import stream_metadata
+from reconciler.storage import schema_version
 from reconciler.wiring import open_engine, open_stream
 from tests.parts.settings import CHAIN, OTHER_CHAIN, SETTINGS, TOKEN, settings_of
 
@@ -42,8 +42,7 @@ async def found(made, clock=None):
 
 async def migrate(made):
     async with open_engine(made) as engine:
-        async with engine.begin() as connection:
-            await connection.run_sync(stream_metadata.create_all)
+        await schema_version.migrate(engine)
         async with open_stream(made, engine) as stream:
             await stream.create_topics(made.topic_specs())
 
@@ -59,11 +58,20 @@ async def test_a_service_with_all_its_parts_is_well(devnet, tmp_path):
     assert {"settings", "database", "log", NODE} <= set(findings)
 
 
-async def test_a_database_without_topics_is_not_well_and_says_what_to_do(devnet, tmp_path):
+async def test_a_database_without_tables_is_not_well_and_says_what_to_do(devnet, tmp_path):
     findings = await found(settings(tmp_path, devnet.url(NUMBER)))
-    assert not findings["log"].well
-    assert "[SQL" not in findings["log"].sentence
     assert findings["database"].well
+    assert not findings["tables"].well
+    assert "run `reconciler migrate`" in findings["tables"].sentence
+
+
+async def test_a_database_without_topics_is_not_well_and_says_what_to_do(devnet, tmp_path):
+    made = settings(tmp_path, devnet.url(NUMBER))
+    async with open_engine(made) as engine:
+        await schema_version.migrate(engine)
+    finding = (await found(made))["log"]
+    assert not finding.well
+    assert "reconciler migrate" in finding.sentence
 
 
 async def test_topics_of_another_number_of_lanes_are_named(devnet, tmp_path):

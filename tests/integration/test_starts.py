@@ -82,7 +82,7 @@ def test_a_process_without_its_tables_says_so_in_one_sentence(tmp_path, command,
     assert run([command, "--config", str(path), "--port", "0"]) in {1, 2}
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "stream_topics" in said
+    assert "run `reconciler migrate`" in said
     assert "SELECT" not in said
 
 

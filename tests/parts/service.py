@@ -10,8 +10,7 @@ from typing import Any
 
 from reconciler.config import Settings, load_settings
 from reconciler.kernel import SystemClock
-from reconciler.storage import tables
-from reconciler.storage.stream_tables import stream_metadata
+from reconciler.storage import schema_version
 from reconciler.wiring import Parts, open_engine, open_parts, open_stream
 from tests.parts.settings import CATALOGUE, SETTINGS
 
@@ -28,9 +27,7 @@ def write_settings(folder: Path, *, text: str = SETTINGS, more: str = "") -> Pat
 async def migrate(settings: Settings) -> None:
     """Make tables and topics, as the command does."""
     async with open_engine(settings) as engine:
-        async with engine.begin() as connection:
-            await connection.run_sync(tables.metadata.create_all)
-            await connection.run_sync(stream_metadata.create_all)
+        await schema_version.migrate(engine)
         async with open_stream(settings, engine) as stream:
             await stream.create_topics(settings.topic_specs())
 

@@ -1,0 +1,33 @@
+"""`reconciler migrate`: tables and topics, made once and named when they are set up otherwise."""
+
+from reconciler.cli import run
+from tests.parts.service import write_settings
+
+
+def test_tables_and_topics_are_made_and_told_and_twice_is_once(tmp_path, capsys):
+    path = write_settings(tmp_path)
+    assert run(["migrate", "--config", str(path)]) == 0
+    first = capsys.readouterr().out
+    assert "database: made at revision " in first
+    assert "topics: made orders, orders-rejected, payment-events" in first
+    assert run(["migrate", "--config", str(path)]) == 0
+    second = capsys.readouterr().out
+    assert "already" in second
+    assert "topics: all are there" in second
+
+
+def test_topic_that_is_set_up_otherwise_is_named_and_left_alone(tmp_path, capsys):
+    assert run(["migrate", "--config", str(write_settings(tmp_path))]) == 0
+    path = write_settings(tmp_path, more="[stream]\nevents_partitions = 7\n")
+    assert run(["migrate", "--config", str(path)]) == 1
+    assert "payment-events" in capsys.readouterr().err
+
+
+def test_database_that_is_not_there_is_one_sentence(tmp_path, capsys):
+    path = write_settings(tmp_path)
+    text = path.read_text().replace(f"{tmp_path}/reconciler.db", f"{tmp_path}/nowhere/r.db")
+    path.write_text(text)
+    assert run(["migrate", "--config", str(path)]) == 1
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert said.err.startswith("reconciler: database.url: ")
