@@ -26,6 +26,10 @@ From another process, the same verbs as JSON, `POST /control`::
     {"do": "clear_faults", "chain": 1, "node": "a"}
     {"do": "status", "chain": 1, "node": "a"}
     {"do": "drop_sockets", "chain": 1}
+    {"do": "add_chain", "chain": 137, "with": {"mirror_logs": true}}
+    {"do": "add_node", "chain": 137, "node": "b"}
+    {"do": "mine_automatically", "chain": 1, "with": {"interval_s": 2}}
+    {"do": "stop_mining", "chain": 1}
 
 Answered by 200 `{"result": …}`, or 400 `{"error": "<sentence>"}`. Verbs of a chain are the methods of
 `DevnetChain` on `control.CHAIN_VERBS`, with the same parameter names; `set` takes `node.Switches`,

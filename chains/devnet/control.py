@@ -67,7 +67,7 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
 def obey(chain: DevnetChain, node: DevnetNode, command: Command) -> Any:
     """Carry out a command and give its result. **Raises**: `ScriptError` saying what is wrong."""
     if command.do in CHAIN_VERBS:
-        return _call(getattr(chain, command.do), command.with_)
+        return call_verb(getattr(chain, command.do), command.with_)
     if command.do not in NODE_VERBS:
         known = ", ".join(sorted(CHAIN_VERBS | NODE_VERBS))
         message = f"unknown command {command.do!r}; known are {known}"
@@ -83,8 +83,9 @@ def obey(chain: DevnetChain, node: DevnetNode, command: Command) -> Any:
     )
 
 
-def _call(verb: Callable[..., Any], given: dict[str, Any]) -> Any:
-    wanted = _parameters(verb.__qualname__, verb)
+def call_verb(verb: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """Call a method with JSON values, by its own parameters' names. **Raises**: `ScriptError`."""
+    wanted = _hints(getattr(verb, "__func__", verb))
     unknown = sorted(set(given) - set(wanted))
     if unknown:
         message = f"{verb.__name__} has no parameter {unknown[0]!r}; it has {', '.join(wanted)}"
@@ -101,21 +102,16 @@ def _call(verb: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    del name
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     hints = get_type_hints(function)
     hints.pop("return", None)
     return hints
-
-
-def _parameters(name: str, verb: Callable[..., Any]) -> dict[str, Any]:
-    return _hints(name, getattr(verb, "__func__", verb))
 
 
 def _converted(value: Any, wanted: Any, name: str) -> Any:
     """Read a JSON value as a parameter; numbers may be written as text, since amounts are big."""
     try:
         return msgspec.convert(value, wanted, strict=False)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, TypeError) as error:
         message = f"{name}: {error}"
         raise ScriptError(message) from error

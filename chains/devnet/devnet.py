@@ -15,7 +15,7 @@ from aiohttp import web
 
 from chains.devnet.blocks import Fork
 from chains.devnet.chain import DevnetChain
-from chains.devnet.control import Command, obey
+from chains.devnet.control import Command, call_verb, obey
 from chains.devnet.dialogue import reply_to
 from chains.devnet.execution import Rules
 from chains.devnet.hexadecimal import ScriptError, bytes_of
@@ -56,7 +56,7 @@ class Devnet:
         self._port = port
         self._runner: web.AppRunner | None = None
         self._tasks = asyncio.TaskGroup()
-        self._miners: list[asyncio.Task[None]] = []
+        self._miners: dict[int, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
         """Listen; a port of 0 is any free one."""
@@ -81,7 +81,7 @@ class Devnet:
         traceback: TracebackType | None,
     ) -> None:
         """Stop mining, drop every connection, free the port."""
-        for miner in self._miners:
+        for miner in self._miners.values():
             miner.cancel()
         self.drop_sockets()
         if self._runner is not None:
@@ -152,11 +152,20 @@ class Devnet:
 
     def mine_automatically(
         self, chain_id: int, interval_s: float, *, pace: Pace | None = None
-    ) -> asyncio.Task[None]:
-        """Mine a block every so often until the devnet ends or the task is cancelled."""
+    ) -> None:
+        """Mine a block every so often, until the devnet ends or is told otherwise."""
+        if chain_id not in self.chains:
+            message = f"there is no chain {chain_id}"
+            raise ScriptError(message)
+        self.stop_mining(chain_id)
         mining = self._mine_forever(self.chains[chain_id], interval_s, pace or RealPace())
-        self._miners.append(self._tasks.create_task(mining))
-        return self._miners[-1]
+        self._miners[chain_id] = self._tasks.create_task(mining)
+
+    def stop_mining(self, chain_id: int) -> None:
+        """Mine only on command again."""
+        miner = self._miners.pop(chain_id, None)
+        if miner is not None:
+            miner.cancel()
 
     def drop_sockets(self) -> None:
         """Break off every websocket connection."""
@@ -197,8 +206,20 @@ class Devnet:
         return _json({"result": result})
 
     def _obey(self, command: Command) -> Any:
-        if command.do == "drop_sockets":
-            return self.drop_sockets()
+        given = {"chain_id": command.chain, **command.with_}
+        match command.do:
+            case "add_chain":
+                call_verb(self.add_chain, given)
+                return self.url(command.chain)
+            case "add_node":
+                self.add_node(command.chain, command.node)
+                return self.url(command.chain, command.node)
+            case "mine_automatically":
+                return call_verb(self.mine_automatically, given)
+            case "stop_mining":
+                return self.stop_mining(command.chain)
+            case "drop_sockets":
+                return self.drop_sockets()
         chain = self.chains.get(command.chain)
         if chain is None:
             message = f"there is no chain {command.chain}; there are {sorted(self.chains)}"

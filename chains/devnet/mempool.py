@@ -5,6 +5,7 @@ One sender and nonce hold one place: a newcomer replaces what waits there.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -18,6 +19,7 @@ class Mempool:
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, Transaction] = {}
+        self._places: defaultdict[bytes, dict[int, bytes]] = defaultdict(dict)
 
     def __iter__(self) -> Iterator[Transaction]:
         return iter(list(self._waiting.values()))
@@ -33,19 +35,22 @@ class Mempool:
         if len(self._waiting) >= WAITING_MAX:
             message = f"the mempool holds {WAITING_MAX} transactions, which is its most"
             raise OverflowError(message)
-        for other in self:
-            if (other.sender, other.nonce) == (tx.sender, tx.nonce):
-                del self._waiting[other.hash]
+        replaced = self._places[tx.sender].get(tx.nonce)
+        if replaced is not None:
+            self.remove(replaced)
+        self._places[tx.sender][tx.nonce] = tx.hash
         self._waiting[tx.hash] = tx
 
     def remove(self, tx_hash: bytes) -> None:
         """Forget one, if it waits."""
-        self._waiting.pop(tx_hash, None)
+        tx = self._waiting.pop(tx_hash, None)
+        if tx is not None:
+            del self._places[tx.sender][tx.nonce]
 
     def next_nonce(self, sender: bytes, mined: int) -> int:
         """Give the first nonce that neither the chain nor the mempool has used."""
-        nonces = {tx.nonce for tx in self._waiting.values() if tx.sender == sender}
-        while mined in nonces:
+        taken = self._places[sender]
+        while mined in taken:
             mined += 1
         return mined
 

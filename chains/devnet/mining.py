@@ -46,7 +46,7 @@ class MinedChain:
         self.mempool_listeners: list[Callable[[Transaction], None]] = []
         self._bridged: list[Transaction] = []
         self._dropped: set[bytes] = set()
-        self._finalized: int | None = None
+        self._finalized: int | None = 0
         self._finality_lag: int | None = FINALITY_LAG
         self._branches: list[Block] = []
 
@@ -63,9 +63,7 @@ class MinedChain:
     @property
     def finalized_height(self) -> int | None:
         """Up to where the chain calls itself final; None where it has no such notion."""
-        if self._finality_lag is None:
-            return self._finalized
-        return max(self.height - self._finality_lag, self._finalized or 0, 0)
+        return None if self._finalized is None else min(self._finalized, self.height)
 
     @property
     def safe_height(self) -> int | None:
@@ -86,8 +84,9 @@ class MinedChain:
         self._finality_lag, self._finalized = None, height
 
     def finality_lag(self, blocks: int | None) -> None:
-        """Let finality follow the head by so many blocks; None: the chain has no such notion."""
-        self._finality_lag, self._finalized = blocks, None
+        """Let finality follow the head by so many blocks, and never back; None: there is no such notion."""
+        self._finality_lag = blocks
+        self._finalized = None if blocks is None else max(0, self.height - blocks)
 
     def mine(
         self,
@@ -129,21 +128,17 @@ class MinedChain:
         **Raises**: `ScriptError`, also for a depth beyond finality unless `beyond_finalized`.
         """
         fork = self._fork_point(depth, beyond_finalized=beyond_finalized)
-        old = [self.world.tree.at(height) for height in range(fork.height + 1, self.height + 1)]
         moved = {hash_bytes(tx): offset for tx, offset in (place or {}).items()}
-        away = {hash_bytes(tx) for tx in (*omit, *drop)} | set(moved)
-        self._dropped |= {hash_bytes(tx) for tx in drop}
         count = depth + 1 if length is None else length
         if not 1 <= count <= BLOCKS_MAX or any(not 0 <= at < count for at in moved.values()):
             message = f"expected places in 0 to {count - 1}, found {sorted(moved.values())}"
             raise ScriptError(message)
+        away = {hash_bytes(tx) for tx in (*omit, *drop)} | set(moved)
         tip = fork
         for offset in range(count):
-            was = old[offset] if offset < len(old) else None
-            stay = [] if was is None else [one.transaction for one in was.executed]
-            taken = [tx for tx in stay if tx.hash not in away]
-            taken += [self._known(data(tx)) for tx, at in moved.items() if at == offset]
-            tip = self.world.grow(tip, taken, time=None if was is None else max(was.time, tip.time))
+            placed = [self.world.known(tx) for tx, at in moved.items() if at == offset]
+            tip = self._grow_again(tip, self.world.tree.at(fork.height + 1 + offset), away, placed)
+        self._dropped |= {hash_bytes(tx) for tx in drop}
         self._branches.append(self.world.tree.head)
         self._switch(tip)
         return _told(tip)
@@ -206,8 +201,29 @@ class MinedChain:
         self._bridged = []
         self._switch(block)
 
+    def _grow_again(
+        self, tip: Block, was: Block | None, away: set[bytes], placed: list[Transaction]
+    ) -> Block:
+        """Make the block that stands in another's place: what it held and keeps, and what is placed."""
+        held = () if was is None else was.executed
+        kept = [one for one in held if one.transaction.hash not in away]
+        block = self.world.grow(
+            tip,
+            [*(one.transaction for one in kept if not one.bridge), *placed],
+            bridged=[one.transaction for one in kept if one.bridge],
+            time=None if was is None else max(was.time, tip.time),
+        )
+        mined = {one.transaction.hash for one in block.executed}
+        for tx in placed:
+            if tx.hash not in mined:
+                message = f"{data(tx.hash)} cannot be mined there: its nonce or money does not fit"
+                raise ScriptError(message)
+        return block
+
     def _switch(self, tip: Block) -> None:
         change = self.world.tree.switch_to(tip)
+        if self._finality_lag is not None:
+            self._finalized = max(self._finalized or 0, self.height - self._finality_lag)
         for block in change.added:
             for one in block.executed:
                 self.mempool.remove(one.transaction.hash)

@@ -16,6 +16,7 @@ from reconciler.observability import metrics
 from reconciler.observability.health import Health
 from reconciler.observability.metrics import Meters
 from reconciler.services.apply_commands import reject_parked
+from reconciler.services.blindness import BLIND_AFTER, watch_for_blindness
 from reconciler.services.context import PARKED_FOR, ServiceContext
 from reconciler.services.sweep import SWEEP_MAX, sweep_lane
 from reconciler.storage.unit_of_work import GaveUpError, Store
@@ -26,13 +27,19 @@ from reconciler.stream.topics import ORDERS
 SWEEP_EVERY_S: Final = 1.0
 LANES_EVERY_S: Final = 1.0
 PARKED_EVERY_S: Final = 10.0
+BLIND_EVERY_S: Final = 5.0
 GROUP: Final = "intake"
 
 
 class IntakeTerms(Struct, frozen=True, kw_only=True):
-    """What an intake is set to. `clock_slack`: how far our clock and the log's may differ."""
+    """What an intake is set to.
+
+    `clock_slack`: how far our clock and the log's may differ. `blind_after`: how long a chain may be
+    silent before its orders are told that they wait.
+    """
 
     clock_slack: timedelta = timedelta(seconds=2)
+    blind_after: timedelta = BLIND_AFTER
 
 
 class Intake:
@@ -59,6 +66,7 @@ class Intake:
             clock_slack=terms.clock_slack,
         )
         self._health = health
+        self._blind_after = terms.blind_after
         self._running: dict[Lane, list[asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
@@ -78,6 +86,7 @@ class Intake:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._reject_parked())
+                tasks.create_task(self._watch_for_blindness())
                 while True:
                     lanes = await group.lanes()
                     await self._stop(set(self._running) - set(lanes))
@@ -144,6 +153,21 @@ class Intake:
                 )
             except (GaveUpError, DBAPIError, ConnectionError) as error:
                 log.warning("parked_wait", error=str(error)[:300])
+
+    async def _watch_for_blindness(self) -> None:
+        """Hold chains that have gone silent, release those that speak again."""
+        tools = self._tools
+        while True:
+            await tools.clock.sleep(BLIND_EVERY_S)
+            try:
+                blind = await watch_for_blindness(
+                    tools.store, tools.context, now=tools.clock.now(), blind_after=self._blind_after
+                )
+            except (GaveUpError, DBAPIError, ConnectionError) as error:
+                log.warning("blindness_unknown", error=str(error)[:300])
+                continue
+            for chain in tools.context.lanes:
+                tools.meters.set(metrics.INTAKE_HELD, float(chain in blind), chain=chain)
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from reconciler.lifecycle.counting import Sums, end_of_open, still_pending, sum_up
 from reconciler.lifecycle.finality import depth_required, is_reached, tier_of_transfer
 from reconciler.model.order import Claim, OrderDecisions, Terms
-from reconciler.model.status import Due, Moment, Status
+from reconciler.model.status import OPEN_PHASES, Due, Moment, Status
 from reconciler.model.transfer import OrderTransfer
 from schemas.amounts import BaseUnits
 from schemas.codes import AmountState, Attention, MatchRule, Phase, TransferState
@@ -153,9 +153,9 @@ def _open_phase(
     if sums.final >= _enough(facts, sums.final) and sums.final > 0:
         if not _is_flagged(facts, sums):
             return Phase.DETECTED, frozenset({Attention.PAID_UNFLAGGED})
-        if facts.holds:
-            return Phase.DETECTED, frozenset({Attention.HELD})
-        return (Phase.CONFIRMED if moment.verdicts else Phase.DETECTED), frozenset()
+        if facts.holds or not moment.verdicts:
+            return Phase.DETECTED, frozenset()
+        return Phase.CONFIRMED, frozenset()
     if not moment.verdicts:
         return phase, frozenset()
     return _end_if_over(facts, sums, phase, moment, previous)
@@ -180,15 +180,8 @@ def _end_if_over(
     until = moment.decided_until
     if until is None or until <= end:
         return phase, frozenset()
-    waits = set()
-    if facts.holds:
-        waits.add(Attention.HELD)
-    if not facts.covered:
-        waits.add(Attention.NOT_COVERED)
-    if facts.noted & _BLOCKING:
-        waits.add(Attention.HELD)
-    if waits:
-        return phase, frozenset(waits)
+    if facts.holds or not facts.covered or facts.noted & _BLOCKING:
+        return phase, frozenset()
     patience = timedelta(seconds=facts.terms.policy.pending_patience_s)
     if sums.pending > 0 and until <= end + patience:
         return phase, frozenset()
@@ -238,6 +231,7 @@ def _status(
     due = facts.terms.due
     attention = waiting | sums.attention | facts.noted | _claim_attention(facts, sums, moment)
     attention |= _standing_attention(facts, sums, phase, previous)
+    attention |= _waiting_attention(facts, sums, phase, moment, previous)
     final_ids = tuple(t.transfer for t in sums.counted if t.is_final)
     ended_now = phase in _ENDS and (previous is None or not previous.has_ended)
     reversed_now = phase is Phase.REVERSED and (
@@ -301,6 +295,30 @@ def _claim_attention(facts: OrderFacts, sums: Sums, moment: Moment) -> frozenset
     if moment.decided_until <= facts.claims[0].claimed_at + patience:
         return frozenset()
     return frozenset({Attention.CLAIMED_UNSEEN})
+
+
+def _waiting_attention(
+    facts: OrderFacts, sums: Sums, phase: Phase, moment: Moment, previous: Status | None
+) -> frozenset[Attention]:
+    """Say what keeps a verdict waiting, also between watermarks: a blind chain sends none."""
+    if phase not in OPEN_PHASES:
+        return frozenset()
+    end = end_of_open(facts.terms, facts.claims, previous.reversed_at if previous else None)
+    over = max(moment.recorded_at, moment.decided_until or moment.recorded_at) > end
+    enough = sums.final > 0 and sums.final >= _enough(facts, sums.final)
+    found = set()
+    if facts.holds and (over or enough):
+        found.add(Attention.HELD)
+    if facts.noted & _BLOCKING and over:
+        found.add(Attention.HELD)
+    if not facts.covered and (over or _is_long_unwatched(facts.terms, moment)):
+        found.add(Attention.NOT_COVERED)
+    return frozenset(found)
+
+
+def _is_long_unwatched(terms: Terms, moment: Moment) -> bool:
+    patience = timedelta(seconds=terms.policy.not_watched_after_s)
+    return moment.decided_until is not None and moment.decided_until > terms.placed_at + patience
 
 
 def _standing_attention(
@@ -386,6 +404,8 @@ def _times(facts: OrderFacts, sums: Sums, status: Status) -> Sequence[datetime]:
     if status.is_open:
         end = end_of_open(facts.terms, facts.claims, status.reversed_at)
         found += [end, end + timedelta(seconds=policy.pending_patience_s)]
+        if not facts.covered:
+            found.append(facts.terms.placed_at + timedelta(seconds=policy.not_watched_after_s))
     for transfer in facts.transfers:
         if transfer.state is TransferState.RETRACTED and transfer.retracted_at is not None:
             found.append(transfer.retracted_at + timedelta(seconds=policy.retracted_patience_s))

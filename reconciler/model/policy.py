@@ -62,6 +62,7 @@ class RoutePolicy(Message, frozen=True):
     pending_patience_s: int = 7_200
     grace_s: int = 2_592_000
     clock_slack_s: int = 60
+    not_watched_after_s: int = 120
     late_revive_within_s: int | None = None
     flag_by_address: bool = True
     flag_by_reserved_amount: bool = True

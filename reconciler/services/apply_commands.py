@@ -74,6 +74,31 @@ async def mark_inbox(store: Store, lane: Lane, until: datetime) -> None:
     await store.run(use_case, name="mark_inbox")
 
 
+async def apply_own_decision(
+    store: Store, context: ServiceContext, command: Decide, at: datetime
+) -> None:
+    """Apply a decision of the service itself; it stands in the journal like a person's."""
+    item = Incoming(
+        topic=ORDERS,
+        partition=0,
+        offset=-1,
+        key=command.actor.encode(),
+        type=type(command).__name__,
+        headers=(),
+        value=encode(command),
+        recorded_at=at,
+        message=command,
+    )
+
+    async def use_case(work: Work) -> CommandsApplied:
+        run = _Run(Ledger(work, context))
+        await run.lock([item])
+        return await run.apply([item])
+
+    await store.run(use_case, name="apply_own_decision")
+    store.outbox_written.set()
+
+
 async def reject_parked(
     store: Store, context: ServiceContext, *, before: datetime, limit: int = 200
 ) -> int:
@@ -269,6 +294,8 @@ def _unpark(row: ParkedRow) -> Incoming:
 
 def _reject(ledger: Ledger, item: Incoming, error: RefusedError) -> None:
     """Send the bytes as they came, with the reason in headers of our own."""
+    if item.offset < 0:
+        return  # a decision of the service itself that came too late: nobody to tell
     headers = (
         *item.headers,
         ("rejected_code", error.code.value.encode()),

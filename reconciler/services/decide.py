@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -20,9 +21,11 @@ from reconciler.services.judge import catch_up, judge
 from reconciler.services.ledger import Ledger, OrderEntry
 from reconciler.services.matching import find_match, give_by_match
 from reconciler.services.refused import RefusedError
+from reconciler.services.unreadable import settle_unreadable
 from reconciler.storage import reads, writes
 from reconciler.storage.rows import DecisionRow, HoldRow, LaneRow, TransferRow
 from schemas.amounts import AmountError, BaseUnits, parse_base_units
+from schemas.caip import family_of
 from schemas.codes import ExceptionKind, MatchRule, Phase, Rejection, TransferState
 from schemas.commands import (
     AcceptShort,
@@ -40,6 +43,9 @@ from schemas.commands import (
     WriteOff,
 )
 from schemas.values import Message, OrderReference, decode_hook, encode_hook
+
+#: Overdue orders that are told of a hold at once; others hear of it when something touches them.
+_HELD_AT_ONCE: Final = 1_000
 
 
 class Before(Message, frozen=True):
@@ -126,10 +132,7 @@ async def _carry_out(ledger: Ledger, item: Incoming, command: Decide, action: Ac
     if isinstance(action, AcceptShort | Revive):
         return await _about_order(ledger, action)
     if isinstance(action, Close):
-        by = f"{command.actor}: {command.reason}"
-        if not await settle_exception(ledger, action.exception, item.recorded_at, by=by):
-            raise RefusedError(Rejection.UNKNOWN_EXCEPTION, f"No open one is {action.exception}.")
-        return _Done(before=Before())
+        return await _close(ledger, item, command, action)
     if isinstance(action, Hold):
         return await _hold(ledger, item, command, action)
     return await _release(ledger, action)
@@ -262,6 +265,21 @@ async def _about_order(ledger: Ledger, action: AcceptShort | Revive) -> _Done:
     return _Done(before=before, orders=(entry.row.reference,))
 
 
+async def _close(ledger: Ledger, item: Incoming, command: Decide, action: Close) -> _Done:
+    by = f"{command.actor}: {command.reason}"
+    row = await ledger.exception(action.exception)
+    if row is None or not await settle_exception(ledger, row.exception, item.recorded_at, by=by):
+        raise RefusedError(Rejection.UNKNOWN_EXCEPTION, f"No open one is {action.exception}.")
+    orders: list[str] = []
+    if row.kind == ExceptionKind.UNREADABLE_FACT:
+        topic = row.subject.partition("/")[0]
+        chain = ledger.context.chain_of_topic.get(topic)
+        if chain is not None:
+            orders = await settle_unreadable(ledger, row.subject, family_of(chain))
+    await _catch_up_all(ledger, set(orders))
+    return _Done(before=Before(), orders=tuple(orders))
+
+
 async def _hold(ledger: Ledger, item: Incoming, command: Decide, action: Hold) -> _Done:
     row = HoldRow(
         subject=action.subject,
@@ -274,7 +292,12 @@ async def _hold(ledger: Ledger, item: Incoming, command: Decide, action: Hold) -
         raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, detail)
     await writes.put_hold(ledger.work, row)
     ledger.holds.setdefault(action.subject, row)
-    return _Done(before=Before(subject=action.subject))
+    overdue = await reads.overdue_orders(
+        ledger.work, action.subject, before=item.recorded_at, limit=_HELD_AT_ONCE
+    )
+    await ledger.load_orders(overdue)
+    await _catch_up_all(ledger, set(overdue))
+    return _Done(before=Before(subject=action.subject), orders=tuple(sorted(overdue)))
 
 
 async def _release(ledger: Ledger, action: Action) -> _Done:

@@ -172,6 +172,7 @@ _BY_ATTENTION: Final = {
     Attention.CLAIMED_UNSEEN: ExceptionKind.CLAIMED_UNSEEN,
     Attention.PENDING_AT_END: ExceptionKind.PENDING_AT_END,
     Attention.PAID_UNFLAGGED: ExceptionKind.PAID_UNFLAGGED,
+    Attention.NOT_COVERED: ExceptionKind.NOT_WATCHED,
     Attention.BALANCE_DIFFERS: ExceptionKind.BALANCE_DIFFERS,
 }
 _BY_PHASE: Final = {

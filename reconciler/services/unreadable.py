@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.services.desk import Cause, open_exception
+from reconciler.services.desk import Cause, exception_id, open_exception
 from reconciler.services.incoming import Incoming
 from reconciler.services.judge import catch_up, judge
 from reconciler.services.ledger import Ledger
+from reconciler.storage import reads
 from reconciler.storage.rows import UnreadableRow
 from reconciler.stream.promise import Lane
-from schemas.caip import ChainName, family_of
+from schemas.caip import ChainName, Family, family_of
 from schemas.codes import Attention, ExceptionKind
 
 
@@ -59,3 +60,31 @@ async def keep_unreadable(
     await catch_up(ledger, entry)
     moment = ledger.lane_of(entry).moment(seq=seq, recorded_at=item.recorded_at, verdicts=False)
     await judge(ledger, entry, moment)
+
+
+async def settle_unreadable(ledger: Ledger, subject: str, family: Family) -> list[str]:
+    """A person has seen to an unreadable fact: lift its hold when it was the address's last one.
+
+    Gives the orders that must be judged again. `subject` is `<lane>/<offset>`.
+    """
+    lane, _, offset = subject.rpartition("/")
+    row = await reads.unreadable_fact(ledger.work, lane, int(offset))
+    if row is None:
+        return []
+    for other in await reads.unreadable_facts(ledger.work, row.key):
+        name = exception_id(ExceptionKind.UNREADABLE_FACT, f"{other.lane}/{other.offset}")
+        found = await ledger.exception(name)
+        if found is not None and found.open:
+            return []
+    key = (str(family), row.key.decode(errors="replace"))
+    await ledger.lock_addresses([key])
+    address = ledger.addresses.get(key)
+    if address is None:
+        return []
+    codes = set(filter(None, address.noted.split(","))) - {Attention.UNREADABLE_FACT.value}
+    address.noted = ",".join(sorted(codes))
+    ledger.touch_address(address)
+    if address.owner is None:
+        return []
+    await ledger.load_orders([address.owner])
+    return [address.owner]

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Select, Table, and_, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, Table, and_, func, or_, select, tuple_
 
 from reconciler.storage import rows, tables
 from reconciler.storage.unit_of_work import Work
@@ -360,6 +360,71 @@ async def due_orders(work: Work, lane: rows.LaneRow, *, limit: int) -> list[DueO
         if len(found) >= limit:
             break
     return list(found.values())
+
+
+async def overdue_orders(work: Work, subject: str, *, before: datetime, limit: int) -> list[str]:
+    """Find open orders on a chain, asset or route whose next instant has passed, oldest first."""
+    table = tables.orders
+    statement = (
+        select(table.c.reference)
+        .where(
+            or_(table.c.chain == subject, table.c.asset == subject, table.c.route == subject),
+            table.c.is_open,
+            table.c.due_time < before,
+        )
+        .order_by(table.c.due_time, table.c.reference)
+        .limit(limit)
+    )
+    return [row[0] for row in await work.connection.execute(statement)]
+
+
+async def open_routes(work: Work) -> list[tuple[str, str, int]]:
+    """Count open orders by (route, chain)."""
+    table = tables.orders
+    statement = (
+        select(table.c.route, table.c.chain, func.count())
+        .where(table.c.is_open)
+        .group_by(table.c.route, table.c.chain)
+        .order_by(table.c.route, table.c.chain)
+    )
+    return [(row[0], row[1], int(row[2])) for row in await work.connection.execute(statement)]
+
+
+async def silent_lanes(work: Work, *, before: datetime) -> list[rows.LaneRow]:
+    """Find lanes from which no watermark was heard since a moment."""
+    table = tables.lanes
+    return await fetch(
+        work,
+        rows.LaneRow,
+        select(*columns_of(table, rows.LaneRow))
+        .where(table.c.heard_at < before)
+        .order_by(table.c.lane),
+    )
+
+
+async def unreadable_facts(work: Work, key: bytes) -> list[rows.UnreadableRow]:
+    """Read the facts of one record key that could not be applied."""
+    table = tables.unreadable
+    return await fetch(
+        work,
+        rows.UnreadableRow,
+        select(*columns_of(table, rows.UnreadableRow))
+        .where(table.c.key == key)
+        .order_by(table.c.lane, table.c.offset),
+    )
+
+
+async def unreadable_fact(work: Work, lane: str, offset: int) -> rows.UnreadableRow | None:
+    """Read one fact that could not be applied."""
+    table = tables.unreadable
+    found = await fetch(
+        work,
+        rows.UnreadableRow,
+        select(*columns_of(table, rows.UnreadableRow)).where(
+            table.c.lane == lane, table.c.offset == offset
+        ),
+    )
+    return found[0] if found else None
 
 
 async def lane_names(work: Work) -> list[str]:

@@ -238,6 +238,23 @@ async def test_another_process_deploys_pays_mines_and_reorganises(devnet: Devnet
     assert await do("balance", address=SHOP) == "7"
 
 
+async def test_another_process_adds_chains_and_nodes_and_lets_blocks_come(devnet: Devnet, http):
+    assert await command(http, devnet, do="add_chain", chain=137, **{"with": {"fork": 1}}) == (
+        200,
+        devnet.url(137),
+    )
+    status, url = await command(http, devnet, do="add_node", chain=137, node="b")
+    assert (status, url) == (200, devnet.url(137, "b"))
+    heads = await http.ws_connect(devnet.socket_url(137, "b"))
+    await heads.send_json(HEIGHT | {"method": "eth_subscribe", "params": ["newHeads"]})
+    await heads.receive_json()
+    pace = {"interval_s": 0.01}
+    await command(http, devnet, do="mine_automatically", chain=137, **{"with": pace})
+    assert [(await told(heads))["number"] for _ in range(3)] == ["0x1", "0x2", "0x3"]
+    await command(http, devnet, do="stop_mining", chain=137)
+    assert devnet.chains[137].height >= 3
+
+
 async def test_another_process_sets_switches_and_faults(devnet: Devnet, http):
     devnet.chains[1].mine(5)
     await command(http, devnet, do="set", chain=1, **{"with": {"lag": 2}})
@@ -258,6 +275,10 @@ async def test_another_process_sets_switches_and_faults(devnet: Devnet, http):
         ({"do": "mine", "chain": 5}, "no chain 5"),
         ({"do": "mine", "chain": 1, "node": "z"}, "no node 'z'"),
         ({"do": "submit", "chain": 1}, "unknown command 'submit'"),
+        ({"do": "add_chain", "chain": 1}, "a chain 1 already"),
+        ({"do": "add_chain", "chain": 2, "with": {"clock": 5}}, "clock: "),
+        ({"do": "add_node", "chain": 5, "node": "b"}, "no chain 5"),
+        ({"do": "mine_automatically", "chain": 5, "with": {"interval_s": 1}}, "no chain 5"),
         ({"do": "mine", "chain": 1, "with": {"block": 1}}, "no parameter 'block'"),
         ({"do": "mine", "chain": 1, "with": {"blocks": "many"}}, "blocks: Expected `int`"),
         ({"do": "account", "chain": 1}, "missing a required argument: 'name'"),

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.services.blindness import watch_for_blindness
 from schemas.codes import Attention, Phase
-from schemas.commands import ClaimPaid, PlaceOrder
+from schemas.commands import ClaimPaid, Close, Decide, PlaceOrder
 from tests.parts.world import SHARED, USDC, World, address
 
 
@@ -145,3 +146,64 @@ async def test_claim_flags_and_extends_but_never_credits(world: World) -> None:
     assert (await world.events("o-1"))[-1].attention == (Attention.CLAIMED_UNSEEN,)
     await world.pass_time(timedelta(minutes=20))
     assert (await world.kinds("o-1"))[-1] == "expired"
+
+
+async def test_a_blind_chain_holds_expiry_and_tells_the_shop(world: World) -> None:
+    await place(world)
+    await world.mine()
+    world.now += timedelta(minutes=70)
+    blind = await watch_for_blindness(world.store, world.context, now=world.now)
+    assert blind == ["eip155:1"]
+    last = (await world.events("o-1"))[-1]
+    assert (last.kind.value, last.attention) == ("adjusted", (Attention.HELD,))
+    await world.pass_time(timedelta(minutes=75))
+    assert (await world.events("o-1"))[-1].attention == (Attention.HELD,)
+    assert await watch_for_blindness(world.store, world.context, now=world.now) == []
+    await world.mine()
+    assert (await world.kinds("o-1"))[-1] == "expired"
+
+
+async def test_money_during_blindness_is_in_time_by_block_time(world: World) -> None:
+    to = await place(world)
+    await world.mine()
+    world.now += timedelta(minutes=70)
+    await watch_for_blindness(world.store, world.context, now=world.now)
+    await world.mine(4, world.ethereum.seen(to, 25_000_000))
+    await watch_for_blindness(world.store, world.context, now=world.now)
+    await world.mine()
+    assert (await world.kinds("o-1"))[-1] == "confirmed"
+
+
+async def test_an_unreadable_fact_holds_its_order_until_a_person_has_seen_to_it(
+    world: World,
+) -> None:
+    to = await place(world)
+    lane = world.ethereum.lanes[0]
+    await world.apply_records(lane, [world.raw(lane, "TransferSeen", b"{", key=to)])
+    opened = (await world.open_exceptions())["unreadable_fact"]
+    await world.pass_time(timedelta(minutes=70))
+    assert Attention.HELD in (await world.events("o-1"))[-1].attention
+    await world.commands(
+        Decide(
+            idempotency_key="d",
+            actor="ann",
+            reason="it was junk",
+            action=Close(exception=opened.exception),
+        )
+    )
+    await world.mine()
+    assert (await world.kinds("o-1"))[-1] == "expired"
+
+
+async def test_an_address_that_nobody_watches_is_told_and_its_order_waits(world: World) -> None:
+    await world.commands(
+        PlaceOrder(
+            idempotency_key="k", reference="o-1", route="own", amount="25000000", address=address(1)
+        )
+    )
+    await world.pass_time(timedelta(minutes=70))
+    assert set(await world.open_exceptions()) == {"not_watched"}
+    await world.facts(world.ethereum.covered(address(1)))
+    await world.mine()
+    assert (await world.kinds("o-1"))[-1] == "expired"
+    assert await world.open_exceptions() == {}

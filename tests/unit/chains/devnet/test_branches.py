@@ -84,6 +84,24 @@ def test_double_spend_takes_the_place_and_the_first_payment_is_impossible(chain:
     assert (chain.balance(SHOP), chain.balance(OTHER)) == (0, 7)
 
 
+def test_payment_is_not_placed_before_the_one_that_its_nonce_follows(chain: DevnetChain):
+    first, second = chain.pay_coin(PAYER, SHOP, 7), chain.pay_coin(PAYER, SHOP, 8)
+    before = chain.mine()
+    with pytest.raises(ScriptError, match="cannot be mined there"):
+        chain.reorganise(1, omit=[first], place={second: 0})
+    assert chain.block() == before
+
+
+def test_bridge_transaction_stays_outside_of_the_roots_on_the_new_branch(chain: DevnetChain):
+    token = chain.deploy_token("USDC", 6)
+    tx = chain.bridge_in(token, SHOP, 7)
+    chain.mine()
+    chain.reorganise(1)
+    block, one = chain.world.find(hash_bytes(tx), chain.world.tree.head)
+    assert (block.height, one.bridge, block.rooted) == (1, True, ())
+    assert chain.balance(SHOP, token) == 7
+
+
 def test_flip_back_gives_the_old_blocks_and_balances_and_flips_again(chain: DevnetChain):
     tx = chain.pay_coin(PAYER, SHOP, 7)
     old = chain.mine()
@@ -134,6 +152,15 @@ def test_finality_follows_the_head_or_what_the_script_says(
     if told is not None:
         chain.finalize(told)
     assert (chain.finalized_height, chain.safe_height) == (finalized, safe)
+
+
+def test_finality_does_not_go_back_with_the_head(chain: DevnetChain):
+    chain.finality_lag(2)
+    chain.mine(10)
+    chain.rewind(2)
+    assert (chain.height, chain.finalized_height) == (8, 8)
+    chain.mine()
+    assert chain.finalized_height == 8
 
 
 def test_replacement_takes_the_place_of_a_waiting_transaction(chain: DevnetChain):

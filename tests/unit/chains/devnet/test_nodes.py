@@ -79,6 +79,10 @@ def test_lagging_node_knows_nothing_newer_than_its_head_and_clips_the_range(node
     assert asked(node, "eth_getTransactionReceipt", node.chain.block(7).transactions[0]) is None
 
 
+def test_range_that_begins_beyond_the_head_is_answered_with_nothing(node: DevnetNode):
+    assert amounts(node, fromBlock="0x100", toBlock="0x110") == []
+
+
 def test_node_may_refuse_a_range_beyond_its_head(node: DevnetNode):
     node.set(lag=4, future_range="refuse")
     error = refusal(node, "eth_getLogs", {"fromBlock": "0x1", "toBlock": "0xa"})
