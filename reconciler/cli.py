@@ -39,6 +39,14 @@ COMMANDS: Final = {
         "Send events, exceptions and requests, until stopped.",
         "reconciler.commands.relay:relay",
     ),
+    "audit": (
+        "Look a second time at what was decided.",
+        "reconciler.commands.audit:app",
+    ),
+    "export": (
+        "Write orders, transfers or exceptions as CSV or JSON lines.",
+        "reconciler.commands.export:export",
+    ),
     "decide": (
         "Tell what a person decided.",
         "reconciler.commands.decide:app",

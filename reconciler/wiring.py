@@ -25,7 +25,8 @@ from reconciler.observability.health import Health
 from reconciler.observability.metrics import Meters
 from reconciler.relay.relay import Relay
 from reconciler.services.context import ServiceContext
-from reconciler.storage.asking import DatabaseUnreachable, routes_in_use
+from reconciler.services.start_check import missing_settings
+from reconciler.storage.asking import DatabaseUnreachable
 from reconciler.storage.engine import make_engine
 from reconciler.storage.schema_version import check_schema
 from reconciler.storage.unit_of_work import Store
@@ -77,10 +78,11 @@ async def open_parts(settings: Settings, *, clock: Clock) -> AsyncIterator[Parts
         await _refuse_other_tables(engine)
         async with open_stream(settings, engine) as stream:
             await _refuse_other_topics(settings, stream)
-            await _refuse_lost_routes(settings, engine)
+            store = Store(engine)
+            await _refuse_lost_routes(settings, store)
             yield Parts(
                 settings=settings,
-                store=Store(engine),
+                store=store,
                 stream=stream,
                 clock=clock,
                 meters=Meters(),
@@ -186,14 +188,8 @@ async def _refuse_other_tables(engine: AsyncEngine) -> None:
         raise Refusal(f"database.url: {error}") from None
 
 
-async def _refuse_lost_routes(settings: Settings, engine: AsyncEngine) -> None:
+async def _refuse_lost_routes(settings: Settings, store: Store) -> None:
     """Refuse settings under which an open order could not be watched or matched to its end."""
-    lost = [
-        used
-        for used in await routes_in_use(engine)
-        if used.route not in settings.routes() or used.chain not in settings.file.chains
-    ]
-    if lost:
-        names = ", ".join(f"{used.route} on {used.chain}" for used in lost)
-        message = f"orders are open on routes or chains that settings no longer name: {names}"
-        raise Refusal(message)
+    missing = await missing_settings(store, context_of(settings))
+    if missing:
+        raise Refusal("; ".join(missing))

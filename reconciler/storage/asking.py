@@ -1,4 +1,4 @@
-"""What processes ask the database before they start: time, and routes in use."""
+"""What processes ask the database before they start, and while they run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
-from sqlalchemy import select, text
+from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reconciler.kernel.refusals import Refusal
-from reconciler.storage import tables
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MS: Final = {
@@ -24,13 +23,6 @@ _TIME_MS: Final = {
 
 class DatabaseUnreachable(Refusal):
     """The database gave no answer; the text says why, without its address or password."""
-
-
-class InUse(Struct, frozen=True, order=True):
-    """A route, and its chain, on which orders are open."""
-
-    route: str
-    chain: str
 
 
 class DatabaseSaid(Struct, frozen=True, kw_only=True):
@@ -56,16 +48,6 @@ async def ask_database(engine: AsyncEngine) -> DatabaseSaid:
             found = await connection.execute(text(_TIME_MS[engine.dialect.name]))
             time_ms = int(found.scalar_one())
     return DatabaseSaid(kind=engine.dialect.name, time=_EPOCH + timedelta(milliseconds=time_ms))
-
-
-async def routes_in_use(engine: AsyncEngine) -> list[InUse]:
-    """Give the routes of open orders. **Raises**: `DatabaseUnreachable`."""
-    orders = tables.orders
-    statement = select(orders.c.route, orders.c.chain).where(orders.c.is_open).distinct()
-    with unreachable_in_words():
-        async with engine.connect() as connection:
-            found = (await connection.execute(statement)).all()
-    return sorted(InUse(route=row.route, chain=row.chain) for row in found)
 
 
 def _words(error: Exception) -> str:

@@ -1,0 +1,1 @@
+"""What finance takes away: orders, transfers and exceptions as rows. Reads storage, writes files."""
