@@ -4,7 +4,8 @@ Order. Within one (topic, partition) records have rising offsets and every reade
 order. Offsets may have holes (Kafka spends some on transaction markers); only "higher is later" holds.
 
 Atomic. `Writer.append` makes all its messages visible to readers together, over all topics and
-partitions, or none of them. Readers only ever see committed data.
+partitions, or none of them. Readers only ever see committed data. On Kafka a lane shows an append some
+milliseconds after `append` returned, one lane perhaps before another; after `start` all of it is there.
 
 Fencing. A writer has a name; the latest one started under a name is the only one that can append.
 An older one that wakes up gets `Fenced`, nothing that it sent is read, and it must exit, not retry.

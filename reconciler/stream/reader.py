@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from reconciler.kernel.checks import InvariantBroken
-from reconciler.stream.promise import Batch, Lane, LaneLost, PositionLost
+from reconciler.stream.promise import (
+    Batch,
+    Lane,
+    LaneLost,
+    PositionLost,
+    StreamUnavailable,
+)
 
 #: Read a lane: (lane, from offset, most records, wait in seconds).
 #: **Raises**: `PositionLost`, `StreamUnavailable`.
@@ -58,7 +64,12 @@ class GroupReader:
             message = f"{self._lane.name}: read before seek"
             raise InvariantBroken(message)
         self._check_held()
-        batch = await self._fetch(self._lane, position, records_max, wait_s)
+        try:
+            batch = await self._fetch(self._lane, position, records_max, wait_s)
+        except StreamUnavailable:
+            # A lane that was taken from us is closed under our hands.
+            self._check_held()
+            raise
         # The lane may have gone to somebody else while we waited.
         self._check_held()
         if self._position == position:

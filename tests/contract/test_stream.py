@@ -29,7 +29,7 @@ from reconciler.stream.promise import (
     partition_of,
     read_all,
 )
-from tests.parts.streams import Log, SqlLog, held, lose_the_answer
+from tests.parts.streams import KafkaLog, Log, SqlLog, held, lose_the_answer
 
 DAY_S = 86_400
 FACTS = TopicSpec(name="facts", partitions=3, cleanup="delete", retention_s=30 * DAY_S)
@@ -45,14 +45,18 @@ PATIENCE_S = 20.0
     params=[
         pytest.param("sqlite"),
         pytest.param("postgresql", marks=pytest.mark.postgres),
+        pytest.param("kafka", marks=pytest.mark.kafka),
     ]
 )
 async def log(request: pytest.FixtureRequest) -> AsyncIterator[Log]:
     made: Log
     if request.param == "sqlite":
         made = SqlLog(request.getfixturevalue("sqlite_url"))
-    else:
+    elif request.param == "postgresql":
         made = SqlLog(request.getfixturevalue("postgres_url"))
+    else:
+        broker = request.getfixturevalue("kafka_broker")
+        made = KafkaLog(broker.bootstrap, request.getfixturevalue("kafka_prefix"))
     await made.prepare()
     yield made
     await made.close()
@@ -83,8 +87,18 @@ async def started(stream: Stream, name: str) -> Writer:
     return writer
 
 
-async def read_numbers(stream: Stream, lane: Lane) -> list[int]:
-    return numbers(await read_all(stream, lane))
+async def arrived(stream: Stream, lane: Lane, count: int) -> list[Record]:
+    """Wait until a lane shows so many records; give all that it shows."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            found = list(await read_all(stream, lane))
+            if len(found) >= count:
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def shows(stream: Stream, lane: Lane, expected: Sequence[int]) -> None:
+    assert numbers(await arrived(stream, lane, len(expected))) == list(expected)
 
 
 async def next_numbers(reader: LaneReader, count: int) -> list[int]:
@@ -118,7 +132,7 @@ async def test_a_lane_keeps_the_order_of_appends(stream: Stream) -> None:
     writer = await started(stream, "writer")
     for start in range(0, 50, 10):
         await writer.append(numbered(FIRST, range(start, start + 10)))
-    records = await read_all(stream, FIRST)
+    records = await arrived(stream, FIRST, 50)
     assert numbers(records) == list(range(50))
     offsets = [record.offset for record in records]
     assert offsets == sorted(set(offsets))
@@ -129,7 +143,7 @@ async def test_an_append_over_topics_and_lanes_is_seen_at_once(log: Log, stream:
     writer = await started(stream, "writer")
     lanes = [FIRST, SECOND, THIRD, EVENT]
     await writer.append([message(lane) for lane in lanes])
-    assert [len(await read_all(other, lane)) for lane in lanes] == [1, 1, 1, 1]
+    assert [len(await arrived(other, lane, 1)) for lane in lanes] == [1, 1, 1, 1]
 
 
 async def test_nothing_is_seen_before_the_commit(log: Log, stream: Stream) -> None:
@@ -137,11 +151,11 @@ async def test_nothing_is_seen_before_the_commit(log: Log, stream: Stream) -> No
     writer = await started(stream, "writer")
     await writer.append(numbered(FIRST, [1]))
     async with held(writer, [*numbered(FIRST, [2]), *numbered(EVENT, [2])]) as append:
-        assert await read_numbers(other, FIRST) == [1]
-        assert await read_numbers(other, EVENT) == []
+        await shows(other, FIRST, [1])
+        await shows(other, EVENT, [])
         await append.let_go()
-    assert await read_numbers(other, FIRST) == [1, 2]
-    assert await read_numbers(other, EVENT) == [2]
+    await shows(other, FIRST, [1, 2])
+    await shows(other, EVENT, [2])
 
 
 async def test_what_was_given_up_is_never_read(stream: Stream) -> None:
@@ -152,7 +166,7 @@ async def test_what_was_given_up_is_never_read(stream: Stream) -> None:
         await writer.append(numbered(FIRST, [2, 3]))
     await writer.start()
     await writer.append(numbered(FIRST, [4]))
-    assert await read_numbers(stream, FIRST) == [1, 4]
+    await shows(stream, FIRST, [1, 4])
 
 
 async def test_an_empty_append_is_a_no_op(stream: Stream) -> None:
@@ -167,7 +181,7 @@ async def test_appends_of_one_writer_wait_for_each_other(stream: Stream) -> None
     async with asyncio.TaskGroup() as tasks:
         for number in range(20):
             tasks.create_task(writer.append(numbered(FIRST, [number, number])))
-    found = await read_numbers(stream, FIRST)
+    found = numbers(await arrived(stream, FIRST, 40))
     assert sorted(found) == sorted([*range(20), *range(20)])
     assert found[::2] == found[1::2]
 
@@ -201,7 +215,7 @@ async def test_eight_writers_lose_nothing_and_keep_their_own_order(
     for writer_number in range(8):
         own = [number for number in found if number // 1_000 == writer_number]
         assert own == sorted(own)
-    assert found == await read_numbers(stream, FIRST)
+    await shows(stream, FIRST, found)
 
 
 # Fencing and settling
@@ -221,7 +235,7 @@ async def test_a_writer_that_wakes_up_after_its_successor_started_is_fenced(
         await old.append(numbered(FIRST, [4]))
     await old.close()
     await young.append(numbered(FIRST, [5]))
-    assert await read_numbers(stream, FIRST) == [1, 3, 5]
+    await shows(stream, FIRST, [1, 3, 5])
 
 
 @pytest.mark.parametrize("name", ["watch/eip155:1", "relay/0"])
@@ -240,7 +254,7 @@ async def test_a_writer_that_wakes_up_in_the_middle_of_an_append_is_fenced(
     if not isinstance(raised.value, Fenced):
         assert isinstance(raised.value, OutcomeUnknown)
     await young.append(numbered(FIRST, [3]))
-    assert await read_numbers(stream, FIRST) == [2, 3]
+    await shows(stream, FIRST, [2, 3])
 
 
 async def test_writers_of_other_names_do_not_fence_each_other(log: Log, stream: Stream) -> None:
@@ -249,7 +263,7 @@ async def test_writers_of_other_names_do_not_fence_each_other(log: Log, stream: 
     await one.append(numbered(FIRST, [1]))
     await other.append(numbered(FIRST, [2]))
     await one.append(numbered(FIRST, [3]))
-    assert await read_numbers(stream, FIRST) == [1, 2, 3]
+    await shows(stream, FIRST, [1, 2, 3])
 
 
 @pytest.mark.parametrize("happened", [True, False])
@@ -263,11 +277,11 @@ async def test_start_settles_an_append_whose_answer_was_lost(
     with pytest.raises(OutcomeUnknown):
         await writer.append(numbered(FIRST, [2]))
     await writer.start()
-    arrived = [1] if happened else []
-    assert await read_numbers(stream, FIRST) == arrived
-    assert await read_numbers(stream, EVENT) == arrived
+    happens = [1] if happened else []
+    assert numbers(await read_all(stream, FIRST)) == happens
+    assert numbers(await read_all(stream, EVENT)) == happens
     await writer.append(numbered(FIRST, [3]))
-    assert await read_numbers(stream, FIRST) == [*arrived, 3]
+    await shows(stream, FIRST, [*happens, 3])
 
 
 async def test_a_cancelled_append_has_to_be_settled(stream: Stream) -> None:
@@ -277,9 +291,9 @@ async def test_a_cancelled_append_has_to_be_settled(stream: Stream) -> None:
     with pytest.raises(OutcomeUnknown):
         await writer.append(numbered(FIRST, [2]))
     await writer.start()
-    lost = await read_numbers(stream, FIRST)
+    lost = numbers(await read_all(stream, FIRST))
     await writer.append(numbered(FIRST, [3]))
-    assert await read_numbers(stream, FIRST) == [*lost, 3]
+    await shows(stream, FIRST, [*lost, 3])
 
 
 async def test_appends_cancelled_anywhere_hold_up_nobody(log: Log, stream: Stream) -> None:
@@ -295,7 +309,7 @@ async def test_appends_cancelled_anywhere_hold_up_nobody(log: Log, stream: Strea
         async with asyncio.timeout(2.0):
             await other.append(numbered(FIRST, [3]))
     await writer.start()
-    found = await read_numbers(stream, FIRST)
+    found = numbers(await arrived(stream, FIRST, 40))
     assert found.count(3) == 40
     assert found.count(1) == found.count(2)
 
@@ -306,7 +320,7 @@ async def test_closing_a_writer_keeps_its_name(log: Log, stream: Stream) -> None
     await old.close()
     young = await started(await log.open(), "writer")
     await young.append(numbered(FIRST, [1]))
-    assert await read_numbers(stream, FIRST) == [1]
+    await shows(stream, FIRST, [1])
 
 
 # What a record carries
@@ -323,8 +337,8 @@ async def test_keys_values_and_headers_come_back_byte_for_byte(stream: Stream) -
             message(Lane(topic="last", partition=0), None, key=b"gone"),
         ]
     )
-    first, second = await read_all(stream, FIRST)
-    (gone,) = await read_all(stream, Lane(topic="last", partition=0))
+    first, second = await arrived(stream, FIRST, 2)
+    (gone,) = await arrived(stream, Lane(topic="last", partition=0), 1)
     assert (first.key, first.value, first.headers) == (every_byte, every_byte, headers)
     assert (second.key, second.value, second.headers) == (b"", b"", ())
     assert (gone.key, gone.value) == (b"gone", None)
@@ -334,7 +348,7 @@ async def test_times_are_the_logs_and_do_not_fall(log: Log, stream: Stream) -> N
     writers = [await started(await log.open(), f"writer-{index}") for index in range(3)]
     for number in range(30):
         await writers[number % 3].append(numbered(FIRST, [number]))
-    times = [record.time for record in await read_all(stream, FIRST)]
+    times = [record.time for record in await arrived(stream, FIRST, 30)]
     assert times == sorted(times)
     assert all(time.utcoffset() is not None for time in times)
     assert times[0] < times[-1]
@@ -347,7 +361,7 @@ async def test_a_message_too_large_for_its_topic_is_refused_by_name(stream: Stre
         await writer.append([message(EVENT), too_large])
     just_fits = message(FIRST, b"x" * (FACTS.message_bytes_max - 200))
     await writer.append([just_fits])
-    (record,) = await read_all(stream, FIRST)
+    (record,) = await arrived(stream, FIRST, 1)
     assert record.value == just_fits.value
     assert await read_all(stream, EVENT) == []
 
@@ -360,6 +374,7 @@ async def test_bounds_and_reading_with_holes(stream: Stream) -> None:
     writer = await started(stream, "writer")
     for number in range(3):
         await writer.append(numbered(FIRST, [number]))
+    await shows(stream, FIRST, range(3))
     first, end = await stream.bounds(FIRST)
     assert first == 0
     offset, found = 0, []
@@ -376,12 +391,26 @@ async def test_bounds_and_reading_with_holes(stream: Stream) -> None:
     )
 
 
+async def test_what_is_there_is_given_without_waiting(log: Log, stream: Stream) -> None:
+    writer = await started(stream, "writer")
+    await writer.append(numbered(FIRST, range(5)))
+    await shows(stream, FIRST, range(5))
+    other = await log.open()
+    batch = await other.read(FIRST, from_offset=0, records_max=10)
+    assert numbers(batch.records) == [0, 1, 2, 3, 4]
+    async with member(stream) as group:
+        (share,) = await lanes_of(group, until=[3])
+        await share[FIRST].seek(None)
+        batch = await share[FIRST].read(records_max=2, wait_s=0)
+        assert numbers(batch.records) == [0, 1]
+
+
 async def test_reading_below_the_beginning_starts_at_the_beginning(
     log: Log, stream: Stream
 ) -> None:
     writer = await started(stream, "writer")
     await writer.append(numbered(FIRST, range(5)))
-    fourth = (await read_all(stream, FIRST))[3].offset
+    fourth = (await arrived(stream, FIRST, 5))[3].offset
     await log.forget_before(FIRST, fourth)
     assert (await stream.bounds(FIRST))[0] == fourth
     batch = await stream.read(FIRST, from_offset=0, records_max=10, wait_s=1.0)
@@ -442,7 +471,7 @@ async def test_a_reader_reads_on_from_where_it_was_armed(stream: Stream) -> None
     writer = await started(stream, "writer")
     for number in range(10):
         await writer.append(numbered(FIRST, [number]))
-    fifth = (await read_all(stream, FIRST))[5].offset
+    fifth = (await arrived(stream, FIRST, 10))[5].offset
     async with member(stream) as group:
         (share,) = await lanes_of(group, until=[3])
         reader = share[FIRST]
@@ -476,7 +505,7 @@ async def test_seek_again_after_a_failed_transaction_gives_the_same_batch(stream
 async def test_a_position_that_is_no_longer_kept_is_an_alarm(log: Log, stream: Stream) -> None:
     writer = await started(stream, "writer")
     await writer.append(numbered(FIRST, range(5)))
-    fourth = (await read_all(stream, FIRST))[3].offset
+    fourth = (await arrived(stream, FIRST, 5))[3].offset
     async with member(stream) as group:
         (share,) = await lanes_of(group, until=[3])
         reader = share[FIRST]
@@ -551,6 +580,64 @@ async def test_a_lane_that_stays_is_read_on_through_a_rebalance(log: Log, stream
                 assert await next_numbers(reader, 2) == [2, 3]
 
 
+async def test_stored_positions_read_every_record_once_through_rebalances(
+    log: Log, stream: Stream
+) -> None:
+    """CH-K05. What intake does: the position moves with its effect, by compare-and-swap."""
+    lanes = [FIRST, SECOND, THIRD]
+    count = 300
+    positions: dict[Lane, int | None] = dict.fromkeys(lanes)
+    applied: dict[Lane, list[int]] = {lane: [] for lane in lanes}
+    done = asyncio.Event()
+
+    async def intake(client: Stream, until: asyncio.Event) -> None:
+        held: dict[LaneReader, int | None] = {}
+        async with member(client) as group:
+            while not until.is_set():
+                for reader in (await group.lanes()).values():
+                    try:
+                        if reader not in held:
+                            await reader.seek(positions[reader.lane])
+                            held[reader] = positions[reader.lane]
+                        batch = await reader.read(records_max=7, wait_s=0.02)
+                    except LaneLost:
+                        held.pop(reader, None)
+                        continue
+                    if positions[reader.lane] != held[reader]:
+                        del held[reader]
+                        continue
+                    applied[reader.lane] += numbers(batch.records)
+                    positions[reader.lane] = held[reader] = batch.next_offset
+                if not await group.lanes():
+                    await group.changed(0.05)
+                if sum(map(len, applied.values())) == 3 * count:
+                    done.set()
+
+    async def write() -> None:
+        writer = await started(stream, "writer")
+        for number in range(0, count, 10):
+            await writer.append(
+                [each for lane in lanes for each in numbered(lane, range(number, number + 10))]
+            )
+
+    async def come_and_go() -> None:
+        client = await log.open()
+        for turn in range(3):
+            leave = asyncio.Event()
+            async with asyncio.TaskGroup() as visiting:
+                visiting.create_task(intake(client, leave))
+                so_far = sum(map(len, applied.values()))
+                while sum(map(len, applied.values())) < min(so_far + 100, 3 * count - turn):
+                    await asyncio.sleep(0.01)
+                leave.set()
+
+    async with asyncio.timeout(2 * PATIENCE_S), asyncio.TaskGroup() as tasks:
+        tasks.create_task(intake(await log.open(), done))
+        tasks.create_task(come_and_go())
+        tasks.create_task(write())
+    assert applied == {lane: list(range(count)) for lane in lanes}
+
+
 async def test_a_member_may_come_back(stream: Stream) -> None:
     for _ in range(2):
         async with member(stream) as group:
@@ -565,6 +652,11 @@ async def test_groups_of_other_names_read_the_same_lanes(log: Log, stream: Strea
             (share,) = await lanes_of(group, until=[3])
             await share[FIRST].seek(None)
             assert await next_numbers(share[FIRST], 2) == [1, 2]
+
+
+async def test_a_group_of_a_topic_that_does_not_exist_is_refused(stream: Stream) -> None:
+    with pytest.raises(TopicsDiffer, match="nowhere"):
+        await stream.group("intake", ["facts", "nowhere"]).start()
 
 
 # Topics

@@ -8,10 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from sqlalchemy import delete, update
 
 from reconciler.storage.engine import make_engine
 from reconciler.storage.stream_tables import stream_lanes, stream_messages, stream_metadata
+from reconciler.stream.kafka import KafkaStream
 from reconciler.stream.promise import Lane, Outgoing, Stream, Writer
 from reconciler.stream.sql import SqlStream
 
@@ -79,6 +82,26 @@ class SqlLog(Log):
                     stream_messages.c.lane_id == lane_id, stream_messages.c.log_offset < offset
                 )
             )
+
+
+class KafkaLog(Log):
+    def __init__(self, bootstrap: str, prefix: str) -> None:
+        super().__init__()
+        self._bootstrap = bootstrap
+        self._prefix = prefix
+
+    async def prepare(self) -> None:
+        """Topics are all there is to make."""
+
+    def _make(self) -> Stream:
+        return KafkaStream(self._bootstrap, prefix=self._prefix, session_s=6.0)
+
+    async def forget_before(self, lane: Lane, offset: int) -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+        await admin.start()
+        partition = TopicPartition(self._prefix + lane.topic, lane.partition)
+        await admin.delete_records({partition: RecordsToDelete(before_offset=offset)})
+        await admin.close()
 
 
 class Held:

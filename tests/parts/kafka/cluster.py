@@ -6,6 +6,7 @@ with the test run.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
 
 from tests.parts.need import missing
 from tests.parts.ports import HOST, answers, free_ports
@@ -76,9 +80,24 @@ class KafkaCluster:
     def thaw(self, node: int) -> None:
         self._running[node].send_signal(signal.SIGCONT)
 
-    def restart(self, node: int) -> None:
+    async def restart(self, node: int) -> None:
+        """Start a killed broker; returns when the cluster knows it again."""
         self._spawn(node)
-        self._wait_until_answering([node])
+        await asyncio.to_thread(self._wait_until_answering, [node])
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while node not in await self._registered():
+                await asyncio.sleep(0.1)
+
+    async def _registered(self) -> set[int]:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        try:
+            await admin.start()
+            brokers = (await admin.describe_cluster())["brokers"]
+        except KafkaError:
+            return set()
+        finally:
+            await admin.close()
+        return {broker["node_id"] for broker in brokers}
 
     def _settings_path(self, node: int) -> Path:
         return self._folder / f"node-{node}.properties"
