@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Final
 
 from msgspec import Struct
-from sqlalchemy.exc import DBAPIError
 
 from chains.registry import parse_address
 from reconciler.intake.lane import BACK_OFF_S, LaneTools, LaneWorker, log
@@ -19,6 +18,7 @@ from reconciler.services.apply_commands import reject_parked
 from reconciler.services.blindness import BLIND_AFTER, watch_for_blindness
 from reconciler.services.context import PARKED_FOR, ServiceContext
 from reconciler.services.sweep import SWEEP_MAX, sweep_lane
+from reconciler.storage.engine import DatabaseError
 from reconciler.storage.unit_of_work import GaveUpError, Store
 from reconciler.stream.promise import Lane, LaneReader, Stream, StreamUnavailable
 from reconciler.stream.topics import ORDERS
@@ -128,7 +128,7 @@ class Intake:
             started_s = tools.clock.monotonic_s()
             try:
                 count = await sweep_lane(tools.store, tools.context, lane.name)
-            except (GaveUpError, DBAPIError, ConnectionError) as error:
+            except (GaveUpError, DatabaseError, ConnectionError) as error:
                 log.warning("sweep_waits", lane=lane.name, error=str(error)[:300])
                 await tools.clock.sleep(BACK_OFF_S[-1])
                 continue
@@ -151,7 +151,7 @@ class Intake:
                 await reject_parked(
                     tools.store, tools.context, before=tools.clock.now() - PARKED_FOR
                 )
-            except (GaveUpError, DBAPIError, ConnectionError) as error:
+            except (GaveUpError, DatabaseError, ConnectionError) as error:
                 log.warning("parked_wait", error=str(error)[:300])
 
     async def _watch_for_blindness(self) -> None:
@@ -163,7 +163,7 @@ class Intake:
                 blind = await watch_for_blindness(
                     tools.store, tools.context, now=tools.clock.now(), blind_after=self._blind_after
                 )
-            except (GaveUpError, DBAPIError, ConnectionError) as error:
+            except (GaveUpError, DatabaseError, ConnectionError) as error:
                 log.warning("blindness_unknown", error=str(error)[:300])
                 continue
             for chain in tools.context.lanes:

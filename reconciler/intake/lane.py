@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy.exc import DBAPIError
 
 from reconciler.kernel.clock import Clock
 from reconciler.observability import metrics
@@ -25,6 +24,7 @@ from reconciler.services.apply_facts import apply_facts
 from reconciler.services.context import ServiceContext
 from reconciler.services.incoming import LaneStoppedError
 from reconciler.storage import positions
+from reconciler.storage.engine import DatabaseError
 from reconciler.storage.positions import PositionMovedError
 from reconciler.storage.unit_of_work import GaveUpError, Store
 from reconciler.stream.promise import (
@@ -110,7 +110,7 @@ class LaneWorker:
             except (PositionLost, LaneStoppedError) as error:
                 # Records are gone, or of a kind that we do not know: a person must look. We wait.
                 await self._stand_still(error)
-            except (StreamUnavailable, GaveUpError, DBAPIError, ConnectionError) as error:
+            except (StreamUnavailable, GaveUpError, DatabaseError, ConnectionError) as error:
                 await self._back_off(error)
 
     async def _seek(self) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-from sqlalchemy.exc import DBAPIError
 
 from reconciler.kernel.clock import Clock
 from reconciler.kernel.refusals import Refusal
@@ -20,6 +19,7 @@ from reconciler.observability.health import Verdict
 from reconciler.observability.logs import logger
 from reconciler.observability.metrics import Meters
 from reconciler.storage import outbox
+from reconciler.storage.engine import DatabaseError
 from reconciler.storage.outbox import OutboxMessage, ShardLostError
 from reconciler.storage.unit_of_work import GaveUpError, Store
 from reconciler.stream.promise import (
@@ -95,7 +95,7 @@ class Relay:
                 OutcomeUnknown,
                 StreamUnavailable,
                 GaveUpError,
-                DBAPIError,
+                DatabaseError,
                 ConnectionError,
             ) as error:
                 await self._back_off(error)

@@ -21,6 +21,10 @@ _REPEATABLE_STATES: Final = frozenset(
 )
 
 
+#: What a database raises; doors catch it by this name and know no SQLAlchemy.
+DatabaseError = DBAPIError
+
+
 def make_engine(url: str) -> AsyncEngine:
     """Open an engine for `sqlite+aiosqlite://…` or `postgresql+asyncpg://…`.
 

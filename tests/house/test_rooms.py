@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,21 @@ PURE = (
     "reconciler/lifecycle/",
 )
 IMPURE = {"asyncio", "aiohttp", "aiokafka", "sqlalchemy", "socket", "subprocess", "random", "time"}
+
+
+def rooms() -> list[str]:
+    return sorted(
+        path.name
+        for house in ("reconciler", "chains")
+        for path in (ROOT / house).iterdir()
+        if path.is_dir() and any(path.glob("*.py"))
+    )
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_room_is_listed_in_the_import_contracts(room: str) -> None:
+    words = re.findall(r"[a-z_]+", (ROOT / ".importlinter").read_text())
+    assert room in words, f"add {room} to its layer in .importlinter"
 
 
 def modules() -> list[str]:
