@@ -6,8 +6,10 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -18,6 +20,7 @@ from chains.port import ChainSource
 from chains.registry import open_source
 from chains.rpc import NodeLimits
 from reconciler.config import Settings
+from reconciler.config.tables import Stream as StreamTable
 from reconciler.intake.intake import Intake, IntakeTerms
 from reconciler.kernel.clock import Clock
 from reconciler.kernel.refusals import Refusal
@@ -165,13 +168,45 @@ def source_of(
 def _stream(settings: Settings, engine: AsyncEngine) -> Stream:
     table = settings.file.stream
     if table.kind == "kafka":
-        message = "stream.kind: kafka is not built into this version"
-        raise Refusal(message)
+        # The client is loaded where it is used: most shops start without it.
+        from reconciler.stream.kafka import KafkaStream
+
+        return KafkaStream(
+            table.bootstrap,
+            prefix=table.prefix,
+            options=_login(table),
+            replicas=table.replicas,
+            session_s=table.session.total_seconds(),
+        )
     return SqlStream(
         engine,
         clean_interval_s=table.clean_every.total_seconds(),
         lease_s=table.session.total_seconds(),
     )
+
+
+def _login(table: StreamTable) -> Mapping[str, Any]:
+    """Say how clients of the cluster connect: in the clear or by TLS, with or without a password.
+
+    **Raises**: `Refusal` when the authority's certificates cannot be read.
+    """
+    ways = {
+        (False, False): "PLAINTEXT",
+        (True, False): "SSL",
+        (False, True): "SASL_PLAINTEXT",
+        (True, True): "SASL_SSL",
+    }
+    options: dict[str, Any] = {"security_protocol": ways[table.tls, table.sasl is not None]}
+    if table.tls:
+        try:
+            options["ssl_context"] = ssl.create_default_context(cafile=table.tls_authority)
+        except OSError as error:
+            raise Refusal(f"stream.tls_authority: {table.tls_authority}: {error}") from None
+    if table.sasl is not None and table.username is not None and table.password is not None:
+        options["sasl_mechanism"] = table.sasl
+        options["sasl_plain_username"] = table.username
+        options["sasl_plain_password"] = table.password.reveal()
+    return options
 
 
 async def _refuse_other_topics(settings: Settings, stream: Stream) -> None:

@@ -21,7 +21,7 @@ from reconciler.stream.promise import TopicSpec
 
 T = TypeVar("T")
 
-REPLICAS_MAX: Final = 3
+REPLICAS_DEFAULT: Final = 3
 ALREADY_EXISTS: Final = 36
 VISIBLE_TIMEOUT_S: Final = 30.0
 VISIBLE_POLL_S: Final = 0.1
@@ -67,8 +67,8 @@ async def create_missing(
             wanted = [spec for spec in specs if spec.name not in there]
             if not wanted:
                 return []
-            copies = replicas or await _broker_count(admin)
-            new = [_new_topic(cluster, spec, min(copies, REPLICAS_MAX)) for spec in wanted]
+            copies = replicas or min(REPLICAS_DEFAULT, await _broker_count(admin))
+            new = [_new_topic(cluster, spec, copies) for spec in wanted]
             answer = await _elsewhere(lambda: admin.create_topics(new))
             codes = {name: code for name, code, *_ in answer.topic_errors}
             made = [spec.name for spec in wanted if codes[cluster.prefix + spec.name] == 0]

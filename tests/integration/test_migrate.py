@@ -1,5 +1,7 @@
 """`reconciler migrate`: tables and topics, made once and named when they are set up otherwise."""
 
+import pytest
+
 from reconciler.cli import run
 from tests.parts.service import write_settings
 
@@ -21,6 +23,23 @@ def test_topic_that_is_set_up_otherwise_is_named_and_left_alone(tmp_path, capsys
     path = write_settings(tmp_path, more="[stream]\nevents_partitions = 7\n")
     assert run(["migrate", "--config", str(path)]) == 1
     assert "payment-events" in capsys.readouterr().err
+
+
+@pytest.mark.kafka
+def test_topics_are_made_on_kafka_and_compared(tmp_path, capsys, kafka_broker, kafka_prefix):
+    log = f"[stream]\nkind = 'kafka'\nbootstrap = '{kafka_broker.bootstrap}'\n"
+    path = write_settings(tmp_path, more=f"{log}prefix = '{kafka_prefix}'\n")
+    assert run(["migrate", "--config", str(path)]) == 0
+    assert "topics: made orders, orders-rejected, payment-events" in capsys.readouterr().out
+    path = write_settings(tmp_path, more=f"{log}prefix = '{kafka_prefix}'\nevents_partitions = 7\n")
+    assert run(["migrate", "--config", str(path)]) == 1
+    assert "payment-events: expected partitions 7, found 6" in capsys.readouterr().err
+
+
+def test_kafka_that_is_not_there_is_one_sentence(tmp_path, capsys):
+    log = "[stream]\nkind = 'kafka'\nbootstrap = '127.0.0.1:9'\n"
+    assert run(["migrate", "--config", str(write_settings(tmp_path, more=log))]) == 1
+    assert "connecting to Kafka" in capsys.readouterr().err
 
 
 def test_database_that_is_not_there_is_one_sentence(tmp_path, capsys):
