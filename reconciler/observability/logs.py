@@ -59,7 +59,8 @@ def set_up_logs(level: str = "info", *, stream: TextIO | None = None) -> None:
 
 def logger(room: str) -> Logger:
     """Give a room's logger; every line of it names the room."""
-    made: Logger = structlog.get_logger().bind(room=room)
+    # Not bound here: rooms ask for theirs when they are imported, before logs are set up.
+    made: Logger = structlog.get_logger(room=room)
     return made
 
 

@@ -83,6 +83,19 @@ WATCH_REORGANISATION_DEPTH: Final = _histogram(
     "How many blocks a reorganisation took back.",
     buckets=_BLOCKS,
 )
+WATCH_BLOCKS: Final = _counter("watch_blocks_total", ("chain",), "Blocks read whole.")
+WATCH_IGNORED: Final = _counter(
+    "watch_ignored_total", ("chain", "reason"), "What looked like a payment and is none, by reason."
+)
+WATCH_READ_FAILURES: Final = _counter(
+    "watch_read_failures_total", ("chain", "error"), "Reads that failed and are tried again."
+)
+RPC_REQUESTS: Final = _counter(
+    "rpc_requests_total", ("chain", "node", "method", "outcome"), "Questions to nodes, by outcome."
+)
+RPC_DURATION: Final = _histogram(
+    "rpc_request_duration_seconds", ("chain", "node"), "From a question to a node to its answer."
+)
 WATCH_FACTS: Final = _counter("watch_facts_total", ("chain", "kind"), "Facts published, by kind.")
 WATCH_REQUESTS: Final = _counter(
     "watch_requests_total", ("chain", "kind"), "Requests taken, by kind."

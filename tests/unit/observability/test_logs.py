@@ -17,6 +17,15 @@ def lines():
     logging.getLogger().handlers, logging.getLogger().level = kept
 
 
+EARLY = logger("watch")
+
+
+def test_a_logger_that_a_room_made_at_its_import_follows_the_settings(lines):
+    EARLY.info("head moved", height=7)
+    (line,) = lines()
+    assert (line["room"], line["height"]) == ("watch", 7)
+
+
 def test_a_unit_of_work_is_one_line_with_what_it_found(lines):
     with unit_of_work(logger("intake"), "batch applied", lane="orders/0") as found:
         found["messages"] = 3
