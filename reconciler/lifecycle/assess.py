@@ -6,36 +6,22 @@ judge again and tell the difference.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import Struct
 
-from reconciler.lifecycle.counting import Sums, end_of_open, still_pending, sum_up
-from reconciler.lifecycle.finality import depth_required, is_reached, tier_of_transfer
-from reconciler.model.order import Claim, OrderDecisions, Terms
-from reconciler.model.status import OPEN_PHASES, Due, Moment, Status
+from reconciler.lifecycle.counting import Sums, end_of_open, sum_up
+from reconciler.lifecycle.due import due_of
+from reconciler.lifecycle.facts import OrderFacts
+from reconciler.lifecycle.finality import is_reached, tier_of_transfer
+from reconciler.lifecycle.phases import BLOCKING, enough_for, phase_of
+from reconciler.model.order import OrderDecisions, Terms
+from reconciler.model.status import ENDS, OPEN_PHASES, Due, Moment, Status
 from reconciler.model.transfer import OrderTransfer
 from schemas.amounts import BaseUnits
-from schemas.codes import AmountState, Attention, MatchRule, Phase, TransferState
+from schemas.codes import AmountState, Attention, Phase, TransferState
 from schemas.values import TransferName
-
-
-class OrderFacts(Struct, frozen=True, kw_only=True):
-    """All that is known of one order.
-
-    `covered`: its address was searched back to the order's time. `holds`: why verdicts wait.
-    `noted`: attention that others found (an unreadable fact, a balance that differs, ambiguity).
-    """
-
-    terms: Terms
-    claims: tuple[Claim, ...]
-    transfers: tuple[OrderTransfer, ...]
-    decisions: OrderDecisions
-    covered: bool
-    holds: tuple[str, ...] = ()
-    noted: frozenset[Attention] = frozenset()
 
 
 class Assessment(Struct, frozen=True, kw_only=True):
@@ -53,12 +39,12 @@ def assess(facts: OrderFacts, moment: Moment, previous: Status | None) -> Assess
     transfers, granted = _grant_finality(facts, moment, previous)
     facts = msgspec.structs.replace(facts, transfers=transfers)
     sums = sum_up(facts.terms, facts.claims, transfers, facts.decisions, moment, previous)
-    phase, waiting = _phase(facts, sums, moment, previous)
+    phase, waiting = phase_of(facts, sums, moment, previous)
     status = _status(facts, sums, phase, waiting, moment, previous)
     return Assessment(
         status=status,
         granted=granted,
-        due=_due(facts, sums, status, moment),
+        due=due_of(facts, sums, status, moment),
         transfers=transfers,
         by_decision=_by_decision(facts),
     )
@@ -93,126 +79,6 @@ def _finalised(transfer: OrderTransfer) -> OrderTransfer:
     )
 
 
-def _phase(
-    facts: OrderFacts, sums: Sums, moment: Moment, previous: Status | None
-) -> tuple[Phase, frozenset[Attention]]:
-    """Choose the phase, and say what a verdict waits for."""
-    if previous is not None and previous.phase is Phase.CONFIRMED:
-        return _phase_of_confirmed(facts, sums, moment, previous)
-    withdrawn = facts.decisions.cancelled or facts.decisions.sibling_confirmed
-    if withdrawn and (previous is None or not previous.has_ended):
-        return Phase.CANCELLED, frozenset()
-    if previous is not None and previous.has_ended:
-        return _phase_after_end(facts, sums, moment, previous)
-    return _open_phase(facts, sums, moment, previous)
-
-
-def _phase_of_confirmed(
-    facts: OrderFacts, sums: Sums, moment: Moment, previous: Status
-) -> tuple[Phase, frozenset[Attention]]:
-    """A confirmed order stays so until what confirmed it is gone and did not come back in time."""
-    supported = sum(
-        t.share
-        for t in sums.counted
-        if t.is_final
-        or (t.transfer in previous.confirmed_by and still_pending(facts.terms, t, moment))
-    )
-    shaken = any(not t.is_final for t in facts.transfers if t.transfer in previous.confirmed_by)
-    attention = frozenset({Attention.RETRACTED}) if shaken else frozenset()
-    if supported >= _enough(facts, supported) or not moment.verdicts:
-        return Phase.CONFIRMED, attention
-    if facts.holds:
-        return Phase.CONFIRMED, attention | {Attention.HELD}
-    return Phase.REVERSED, frozenset()
-
-
-def _phase_after_end(
-    facts: OrderFacts, sums: Sums, moment: Moment, previous: Status
-) -> tuple[Phase, frozenset[Attention]]:
-    """An end stays, unless a person or the route's own rule made other money count."""
-    moved = any(t.transfer not in previous.settled for t in sums.counted)
-    if not moved and not facts.decisions.accepted_short:
-        return _end_by_sum(previous.phase, sums), frozenset()
-    phase, waiting = _open_phase(facts, sums, moment, previous)
-    if phase in {Phase.CONFIRMED, Phase.DETECTED}:
-        return phase, waiting
-    return _end_by_sum(previous.phase, sums), waiting
-
-
-def _end_by_sum(phase: Phase, sums: Sums) -> Phase:
-    """Name an end by what is there now: a person may have taken money away or given some."""
-    if phase is Phase.CANCELLED:
-        return phase
-    return Phase.UNDERPAID if sums.final > 0 else Phase.EXPIRED
-
-
-def _open_phase(
-    facts: OrderFacts, sums: Sums, moment: Moment, previous: Status | None
-) -> tuple[Phase, frozenset[Attention]]:
-    phase = _phase_by_sums(facts, sums, previous)
-    if sums.final >= _enough(facts, sums.final) and sums.final > 0:
-        if not _is_flagged(facts, sums):
-            return Phase.DETECTED, frozenset({Attention.PAID_UNFLAGGED})
-        if facts.holds or not moment.verdicts:
-            return Phase.DETECTED, frozenset()
-        return Phase.CONFIRMED, frozenset()
-    if not moment.verdicts:
-        return phase, frozenset()
-    return _end_if_over(facts, sums, phase, moment, previous)
-
-
-def _phase_by_sums(facts: OrderFacts, sums: Sums, previous: Status | None) -> Phase:
-    """Give the highest open phase that holds."""
-    if sums.pending > 0:
-        return Phase.DETECTED
-    if sums.final > 0:
-        return Phase.PARTIALLY_PAID
-    if previous is not None and previous.was_confirmed:
-        return Phase.REVERSED
-    return Phase.CLAIMED if facts.claims else Phase.AWAITING_PAYMENT
-
-
-def _end_if_over(
-    facts: OrderFacts, sums: Sums, phase: Phase, moment: Moment, previous: Status | None
-) -> tuple[Phase, frozenset[Attention]]:
-    """End the order if the chain and our inbox were read past the end of *open*."""
-    end = end_of_open(facts.terms, facts.claims, previous.reversed_at if previous else None)
-    until = moment.decided_until
-    if until is None or until <= end:
-        return phase, frozenset()
-    if facts.holds or not facts.covered or facts.noted & _BLOCKING:
-        return phase, frozenset()
-    patience = timedelta(seconds=facts.terms.policy.pending_patience_s)
-    if sums.pending > 0 and until <= end + patience:
-        return phase, frozenset()
-    over = frozenset({Attention.PENDING_AT_END}) if sums.pending > 0 else frozenset()
-    return (Phase.UNDERPAID if sums.final > 0 else Phase.EXPIRED), over
-
-
-_BLOCKING = frozenset({Attention.UNREADABLE_FACT, Attention.BALANCE_DIFFERS})
-
-
-def _enough(facts: OrderFacts, final: int) -> int:
-    """Give the least sum that confirms; a person may have accepted what is there."""
-    if facts.decisions.accepted_short and final > 0:
-        return min(final, facts.terms.least_enough)
-    return facts.terms.least_enough
-
-
-def _is_flagged(facts: OrderFacts, sums: Sums) -> bool:
-    """Tell whether the customer said so, or the chain did beyond doubt."""
-    if facts.claims or facts.decisions.accepted_short or facts.decisions.revived:
-        return True
-    policy = facts.terms.policy
-    by_rule = {
-        MatchRule.DECISION: True,
-        MatchRule.ADDRESS: policy.flag_by_address,
-        MatchRule.RESERVED_AMOUNT: policy.flag_by_reserved_amount,
-        MatchRule.NONE: False,
-    }
-    return any(by_rule[transfer.rule] for transfer in sums.counted)
-
-
 def _by_decision(facts: OrderFacts) -> bool:
     """Tell whether a person's word (or the route's own rule) is among what was judged."""
     touched = facts.decisions != OrderDecisions()
@@ -233,7 +99,7 @@ def _status(
     attention |= _standing_attention(facts, sums, phase, previous)
     attention |= _waiting_attention(facts, sums, phase, moment, previous)
     final_ids = tuple(t.transfer for t in sums.counted if t.is_final)
-    ended_now = phase in _ENDS and (previous is None or not previous.has_ended)
+    ended_now = phase in ENDS and (previous is None or not previous.has_ended)
     reversed_now = phase is Phase.REVERSED and (
         previous is not None and previous.phase is Phase.CONFIRMED
     )
@@ -250,6 +116,9 @@ def _status(
         counted=tuple(t.transfer for t in sums.counted),
         late=tuple(t.transfer for t in sums.late),
         settled=final_ids if ended_now else base.settled,
+        set_aside=_set_aside(facts, base)
+        if ended_now and phase is Phase.CANCELLED
+        else base.set_aside,
         confirmed_by=(
             _confirmed_by(final_ids, base)
             if confirmed
@@ -257,7 +126,7 @@ def _status(
             if reversed_now
             else base.confirmed_by
         ),
-        ended_at=moment.decided_until or moment.recorded_at if ended_now else base.ended_at,
+        ended_at=_ended_at(moment, base) if ended_now else base.ended_at,
         ended_as=phase if ended_now else base.ended_as,
         reversed_at=(moment.decided_until or moment.recorded_at)
         if reversed_now
@@ -269,14 +138,26 @@ def _status(
     )
 
 
-_ENDS = frozenset({Phase.UNDERPAID, Phase.EXPIRED, Phase.CANCELLED})
-
-
 def _confirmed_by(final_ids: tuple[TransferName, ...], base: Status) -> tuple[TransferName, ...]:
-    """Keep what first confirmed it in front, so that a retraction of it is still known."""
+    """Name what carries a confirmation: what first did, and what was final beside it since."""
     if base.phase is not Phase.CONFIRMED:
         return final_ids
-    return base.confirmed_by
+    return (*base.confirmed_by, *(name for name in final_ids if name not in base.confirmed_by))
+
+
+def _set_aside(facts: OrderFacts, base: Status) -> tuple[TransferName, ...]:
+    """Name what a person had given to an order before it was cancelled."""
+    decided = {transfer.transfer for transfer in facts.transfers if transfer.decided}
+    return tuple(sorted(decided | set(base.set_aside)))
+
+
+def _ended_at(moment: Moment, base: Status) -> datetime:
+    """Say when the order ended. What was revived in vain ended when it first did: the time within
+    which a rule revives is not begun anew.
+    """
+    if base.ended_at is not None and not base.was_confirmed:
+        return base.ended_at
+    return moment.decided_until or moment.recorded_at
 
 
 def _amount_state(sums: Sums, due: int) -> AmountState:
@@ -305,11 +186,11 @@ def _waiting_attention(
         return frozenset()
     end = end_of_open(facts.terms, facts.claims, previous.reversed_at if previous else None)
     over = max(moment.recorded_at, moment.decided_until or moment.recorded_at) > end
-    enough = sums.final > 0 and sums.final >= _enough(facts, sums.final)
+    enough = sums.final > 0 and sums.final >= enough_for(facts)
     found = set()
     if facts.holds and (over or enough):
         found.add(Attention.HELD)
-    if facts.noted & _BLOCKING and over:
+    if facts.noted & BLOCKING and over:
         found.add(Attention.HELD)
     if not facts.covered and (over or _is_long_unwatched(facts.terms, moment)):
         found.add(Attention.NOT_COVERED)
@@ -334,14 +215,15 @@ def _standing_attention(
         found.add(Attention.PAID_TWICE)
     if facts.decisions.sibling_confirmed and phase is Phase.CANCELLED:
         found.add(Attention.SIBLING_CONFIRMED)
-    if facts.decisions.accepted_short and confirmed and sums.final < facts.terms.least_enough:
+    if facts.decisions.accepted and confirmed and sums.final < facts.terms.least_enough:
         found.add(Attention.ACCEPTED_SHORT)
     if any(t.state is TransferState.RETRACTED for t in sums.counted):
         found.add(Attention.RETRACTED)
-    if previous is not None and previous.ended_at is not None and phase not in _ENDS:
+    if previous is not None and previous.ended_at is not None and phase not in ENDS:
         found.add(Attention.REVIVED)
     if previous is not None and previous.has_ended and phase is previous.phase:
-        found.update(set(previous.attention) & {Attention.PENDING_AT_END})
+        waiting = any(not t.is_final for t in (*sums.counted, *sums.late))
+        found.update(set(previous.attention) & {Attention.PENDING_AT_END} if waiting else ())
     return frozenset(found)
 
 
@@ -366,60 +248,3 @@ def _reason(facts: OrderFacts, sums: Sums, phase: Phase) -> str:
         Phase.EXPIRED: "the time to pay is over and nothing counted came",
     }
     return words[phase]
-
-
-def _due(facts: OrderFacts, sums: Sums, status: Status, moment: Moment) -> Due:
-    """Say when the order must be judged again, if nothing new is heard of it."""
-    times = [time for time in _times(facts, sums, status) if _is_ahead(time, moment)]
-    heights: list[int] = []
-    finalized: list[int] = []
-    for transfer in facts.transfers:
-        if transfer.state is not TransferState.INCLUDED or transfer.block is None:
-            continue
-        if transfer.chain != facts.terms.chain or not transfer.on_the_line or transfer.held:
-            continue
-        tier = tier_of_transfer(facts.terms, transfer, sums.total)
-        required = depth_required(tier, transfer, facts.terms.policy)
-        if tier.depth is None:
-            finalized.append(transfer.block.height)
-        if required is not None:
-            heights.append(transfer.block.height + required - 1)
-    if not moment.verdicts and _waits_for_verdict(facts, sums, status, moment):
-        heights.append(0)
-    return Due(
-        time=min(times, default=None),
-        height=min(heights, default=None),
-        finalized_height=min(finalized, default=None),
-    )
-
-
-def _is_ahead(time: datetime, moment: Moment) -> bool:
-    return moment.decided_until is None or moment.decided_until <= time
-
-
-def _times(facts: OrderFacts, sums: Sums, status: Status) -> Sequence[datetime]:
-    """List the instants after which something may be decided differently."""
-    policy = facts.terms.policy
-    found: list[datetime] = []
-    if status.is_open:
-        end = end_of_open(facts.terms, facts.claims, status.reversed_at)
-        found += [end, end + timedelta(seconds=policy.pending_patience_s)]
-        if not facts.covered:
-            found.append(facts.terms.placed_at + timedelta(seconds=policy.not_watched_after_s))
-    for transfer in facts.transfers:
-        if transfer.state is TransferState.RETRACTED and transfer.retracted_at is not None:
-            found.append(transfer.retracted_at + timedelta(seconds=policy.retracted_patience_s))
-    if facts.claims and not sums.counted and not sums.late:
-        found.append(facts.claims[0].claimed_at + timedelta(seconds=policy.claim_patience_s))
-    return found
-
-
-def _waits_for_verdict(facts: OrderFacts, sums: Sums, status: Status, moment: Moment) -> bool:
-    """Tell whether only the next watermark is missing for a verdict."""
-    if status.phase is Phase.CONFIRMED:
-        return Attention.RETRACTED in status.attention
-    if sums.final > 0 and sums.final >= _enough(facts, sums.final):
-        return True
-    if not status.is_open or moment.decided_until is None:
-        return False
-    return moment.decided_until > end_of_open(facts.terms, facts.claims, status.reversed_at)

@@ -67,10 +67,34 @@ def still_pending(terms: Terms, transfer: OrderTransfer, moment: Moment) -> bool
     """
     if transfer.state in _PENDING:
         return True
-    if transfer.state is not TransferState.RETRACTED or transfer.retracted_at is None:
-        return False
+    return transfer.state is TransferState.RETRACTED and not has_lapsed(terms, transfer, moment)
+
+
+def has_lapsed(terms: Terms, transfer: OrderTransfer, moment: Moment) -> bool:
+    """Tell whether the patience with a retracted block is over. The mempool does not renew it."""
+    if transfer.retracted_at is None:
+        return transfer.state is TransferState.RETRACTED
     patience = timedelta(seconds=terms.policy.retracted_patience_s)
-    return moment.decided_until is None or moment.decided_until <= transfer.retracted_at + patience
+    until = moment.decided_until
+    return until is not None and until > transfer.retracted_at + patience
+
+
+def is_withdrawn(
+    decisions: OrderDecisions, transfers: Sequence[OrderTransfer], previous: Status | None
+) -> bool:
+    """Tell whether the order is cancelled now: what is confirmed or has ended no longer can be.
+
+    One that was cancelled before is open only for as long as a person's later word keeps it open.
+    """
+    if not (decisions.cancelled or decisions.sibling_confirmed):
+        return False
+    if previous is None:
+        return True
+    if not previous.is_open:
+        return False
+    if previous.ended_as is not Phase.CANCELLED:
+        return True
+    return not any(t.decided and t.transfer not in previous.set_aside for t in transfers)
 
 
 def sum_up(
@@ -81,19 +105,23 @@ def sum_up(
     moment: Moment,
     previous: Status | None,
 ) -> Sums:
-    """Sort every transfer of the order into counted, late and neither, and add up."""
+    """Sort every transfer of the order into counted, late and neither, and add up.
+
+    On an order that is cancelled nothing counts by itself, not even what came before.
+    """
     end = end_of_open(terms, claims, previous.reversed_at if previous else None)
+    withdrawn = is_withdrawn(decisions, transfers, previous)
     counted: list[OrderTransfer] = []
     dust: list[OrderTransfer] = []
     late: list[OrderTransfer] = []
     attention: set[Attention] = set()
     for transfer in transfers:
-        if transfer.state in _GONE:
+        if transfer.disposed or _is_gone(terms, transfer, moment):
             continue
         refusal = _refusal(terms, transfer)
         if refusal is not None:
             attention.add(refusal)
-        elif not _counts_now(terms, claims, transfer, decisions, previous, end):
+        elif withdrawn or not _counts_now(terms, claims, transfer, decisions, previous, end):
             late.append(transfer)
         elif transfer.share < terms.policy.dust and not transfer.decided:
             dust.append(transfer)
@@ -111,15 +139,29 @@ def sum_up(
     )
 
 
+def _is_gone(terms: Terms, transfer: OrderTransfer, moment: Moment) -> bool:
+    """Tell whether there is no money: it cannot be mined, or did not come back in time."""
+    if transfer.state is TransferState.RETRACTED:
+        return has_lapsed(terms, transfer, moment)
+    return transfer.state in _GONE
+
+
 def _refusal(terms: Terms, transfer: OrderTransfer) -> Attention | None:
     """Say why a transfer can never count for this order, or None."""
     if transfer.chain != terms.chain:
         return Attention.WRONG_NETWORK
     if transfer.asset != terms.asset:
         return Attention.WRONG_ASSET
-    if transfer.amount > terms.implausible_above and not transfer.decided:
+    if is_implausible(terms, transfer.amount, decided=transfer.decided):
         return Attention.IMPLAUSIBLE_AMOUNT
     return None
+
+
+def is_implausible(terms: Terms, amount: int, *, decided: bool) -> bool:
+    """Tell whether a transfer is too large to be believed. A person may believe many times the due
+    amount; what the asset cannot hold counts for nobody, so that no sum ever outgrows a column.
+    """
+    return amount > (terms.policy.amount_max if decided else terms.implausible_above)
 
 
 def _counts_now(
@@ -131,7 +173,7 @@ def _counts_now(
     end: datetime,
 ) -> bool:
     """Tell whether a transfer counts: a person's word, in time and not after an end, or revived."""
-    if transfer.decided:
+    if transfer.decided and (previous is None or transfer.transfer not in previous.set_aside):
         return True
     in_time = is_in_time(terms, claims, transfer, end)
     if previous is None or previous.ended_at is None:
@@ -166,7 +208,7 @@ def _completing_dust(
     terms: Terms, counted: Sequence[OrderTransfer], dust: Sequence[OrderTransfer], moment: Moment
 ) -> Sequence[OrderTransfer]:
     """Give the dust if it completes the sum, else nothing: it is stored and not counted."""
-    if not dust or not counted:
+    if not dust:
         return ()
     alive = [t for t in (*counted, *dust) if t.is_final or still_pending(terms, t, moment)]
     without = sum(t.share for t in alive if t not in dust)

@@ -39,7 +39,7 @@ P      withdrawn withdrawn detected   .               confirmed   withdrawn  und
 K      -         -         -          -               .           reversed   -           -         -
 R      -         -         detected   partially_paid  confirmed   .          underpaid   expired   cancelled
 U      -         -         DETECTED   PARTIALLY_PAID  CONFIRMED   -          .           expired   -
-E      -         -         DETECTED   PARTIALLY_PAID  CONFIRMED   -          UNDERPAID   .         -
+E      -         -         DETECTED   PARTIALLY_PAID  CONFIRMED   -          underpaid   .         -
 X      -         -         DETECTED   PARTIALLY_PAID  CONFIRMED   -          UNDERPAID   -         .
 """
 _LETTERS: Final = dict(zip("ACDPKRUEX", (A, C, D, P, K, R, U, E, X), strict=True))

@@ -77,9 +77,13 @@ class Claim(Message, frozen=True):
 
 
 class OrderDecisions(Message, frozen=True):
-    """What people decided about the order as a whole. Decisions on transfers live on transfers."""
+    """What people decided about the order as a whole. Decisions on transfers live on transfers.
 
-    accepted_short: bool = False
+    `accepted` is the final sum that a person accepted as enough, zero for none: if part of it is lost
+    again, what is left was never accepted.
+    """
+
+    accepted: BaseUnits = BaseUnits(0)
     revived: bool = False
     cancelled: bool = False
     cancel_reason: str = ""

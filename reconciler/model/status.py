@@ -39,8 +39,10 @@ class Status(Message, frozen=True):
     """The judgement. `previous` of the next one, so it also keeps what must not be forgotten.
 
     `counted` lists transfers that made up the sums. `settled` is `counted` of final money at an end:
-    after an end other money is late. `confirmed_by` lists what confirmed it. `ended_at` is the
-    coverage time of an end, `reversed_at` that of a reversal. Sums are of the order's asset.
+    after an end other money is late. `set_aside` lists what a person had given to it before it was
+    cancelled: it counts again only when a person says so again. `confirmed_by` lists what confirmed it.
+    `ended_at` is the coverage time of an end, `reversed_at` that of a reversal. Sums are of the
+    order's asset.
     """
 
     phase: Phase
@@ -53,6 +55,7 @@ class Status(Message, frozen=True):
     counted: tuple[TransferName, ...] = ()
     late: tuple[TransferName, ...] = ()
     settled: tuple[TransferName, ...] = ()
+    set_aside: tuple[TransferName, ...] = ()
     confirmed_by: tuple[TransferName, ...] = ()
     ended_at: datetime | None = None
     ended_as: Phase | None = None

@@ -19,7 +19,8 @@ class OrderTransfer(Struct, frozen=True, kw_only=True):
     split). `first_time` is when it was first seen in the mempool, else its first block's time: it
     decides *in time* once, whatever is mined again later. `tx_total` is all that its transaction
     pays us in this asset. `retracted_at` is the coverage time at which its block was taken back;
-    `was_final` stays true through a retraction. `decided` tells that a person gave it to the order.
+    `was_final` stays true through a retraction. `decided` tells that a person gave it to the order,
+    `disposed` that a person sent it back or wrote it off: it can never count again.
     """
 
     transfer: TransferName
@@ -40,6 +41,7 @@ class OrderTransfer(Struct, frozen=True, kw_only=True):
     on_the_line: bool = True
     decided: bool = False
     held: bool = False
+    disposed: bool = False
 
     @property
     def is_final(self) -> bool:

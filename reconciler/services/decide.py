@@ -256,7 +256,9 @@ async def _about_order(ledger: Ledger, action: AcceptShort | Revive) -> _Done:
     if isinstance(action, AcceptShort):
         if status is None or status.received_final == 0 or status.phase is Phase.CONFIRMED:
             raise RefusedError(Rejection.NOTHING_TO_ACCEPT)
-        changed = msgspec.structs.replace(entry.state.decisions, accepted_short=True)
+        changed = msgspec.structs.replace(
+            entry.state.decisions, accepted=BaseUnits(status.received_final)
+        )
     else:
         if status is None or status.phase not in {Phase.EXPIRED, Phase.UNDERPAID}:
             raise RefusedError(Rejection.NOT_REVIVABLE)

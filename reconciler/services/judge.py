@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 
 from reconciler.kernel.checks import check
-from reconciler.lifecycle.assess import Assessment, OrderFacts, assess
+from reconciler.lifecycle.assess import Assessment, assess
+from reconciler.lifecycle.facts import OrderFacts
 from reconciler.lifecycle.transitions import events_between
 from reconciler.model.status import Due, Moment, Status
 from reconciler.services.announce import announce
