@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from schemas.amounts import DIGITS_PATTERN, BaseUnits
 from schemas.codec import ALL_KINDS, EVENT_KINDS
+from schemas.codes import Rejection
 from schemas.envelope import CONTENT_TYPE, SOURCE, SPEC_VERSION
 from schemas.values import Message
 
@@ -38,7 +39,8 @@ _OWN_TYPES: Final[dict[type, dict[str, Any]]] = {
 class Channel(Struct, frozen=True, kw_only=True):
     """One topic, or one a chain or family where the address has a `{parameter}`.
 
-    `actions` are the service's own: it receives what a shop sends, sends what a shop reads, and does
+    `as_they_came` describes messages that are none of our kinds, under that name: `orders-rejected`
+    gives back what a shop sent, with the reason in headers. `actions` are the service's own: it receives what a shop sends, sends what a shop reads, and does
     both where its own processes talk to each other.
     """
 
@@ -47,6 +49,7 @@ class Channel(Struct, frozen=True, kw_only=True):
     summary: str
     key: str
     kinds: Sequence[str]
+    as_they_came: str = ""
     partitions: int
     cleanup: Literal["delete", "compact"]
     retention_s: int | None
@@ -81,7 +84,10 @@ def asyncapi(channels: Sequence[Channel], *, version: str) -> dict[str, Any]:
         "channels": {channel.name: _channel(channel) for channel in channels},
         "operations": dict(_operations(channels)),
         "components": {
-            "messages": {kind: _message(kind, keys[kind]) for kind in kinds},
+            "messages": {
+                **{kind: _message(kind, keys[kind]) for kind in kinds},
+                **{c.as_they_came: _refused(c.key) for c in channels if c.as_they_came},
+            },
             "schemas": _components(kinds),
         },
     }
@@ -133,12 +139,11 @@ def _channel(channel: Channel) -> dict[str, Any]:
     configuration: dict[str, Any] = {"cleanup.policy": [channel.cleanup]}
     if channel.retention_s is not None:
         configuration["retention.ms"] = channel.retention_s * 1_000
+    names = sorted([*channel.kinds, *filter(None, [channel.as_they_came])])
     made: dict[str, Any] = {
         "address": channel.address,
         "summary": channel.summary,
-        "messages": {
-            kind: {"$ref": f"#/components/messages/{kind}"} for kind in sorted(channel.kinds)
-        },
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in names},
         "bindings": {
             "kafka": {
                 "partitions": channel.partitions,
@@ -173,6 +178,33 @@ def _message(kind: str, key: str) -> dict[str, Any]:
         "contentType": CONTENT_TYPE,
         "headers": _headers(kind),
         "payload": _payload(kind),
+        "bindings": {
+            "kafka": {
+                "key": {"type": "string", "description": key},
+                "bindingVersion": KAFKA_BINDING,
+            }
+        },
+    }
+
+
+def _refused(key: str) -> dict[str, Any]:
+    """Describe a refused message: bytes and headers as they came, and why, in headers of ours."""
+    text = {"type": "string"}
+    return {
+        "name": "Refused",
+        "summary": "A message as it came; the headers say why it was refused.",
+        "headers": {
+            "type": "object",
+            "required": ["rejected_code", "rejected_reason"],
+            "properties": {
+                "rejected_code": {"type": "string", "enum": [code.value for code in Rejection]},
+                "rejected_reason": text,
+                "rejected_topic": text,
+                "rejected_partition": {"type": "string", "pattern": "^[0-9]+$"},
+                "rejected_offset": {"type": "string", "pattern": "^[0-9]+$"},
+            },
+        },
+        "payload": {"description": "The value as it came, which need not be JSON."},
         "bindings": {
             "kafka": {
                 "key": {"type": "string", "description": key},

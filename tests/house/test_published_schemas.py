@@ -5,6 +5,7 @@ import pytest
 import yaml
 
 from schemas.codec import ALL_KINDS
+from schemas.codes import Rejection
 from tests.parts.published_files import (
     FOLDER,
     NOT_DESCRIBED,
@@ -75,3 +76,8 @@ def test_channels_say_how_kafka_keeps_them():
     }
     compacted = document()["channels"]["watchlist"]["bindings"]["kafka"]["topicConfiguration"]
     assert compacted == {"cleanup.policy": ["compact"]}
+
+
+def test_a_refusals_headers_name_every_code():
+    headers = document()["components"]["messages"]["Refused"]["headers"]
+    assert set(headers["properties"]["rejected_code"]["enum"]) == set(Rejection)

@@ -41,6 +41,13 @@ _ROWS: list[tuple[str, str, str, list[str], list[_Action]]] = [
         ["receive"],
     ),
     (
+        topics.ORDERS_REJECTED,
+        "What was refused, as it came, and why.",
+        "The key as it came",
+        [],
+        ["send"],
+    ),
+    (
         topics.PAYMENT_EVENTS,
         "What is now true of an order. Act on the last phase.",
         "The order's reference",
@@ -77,9 +84,8 @@ _ROWS: list[tuple[str, str, str, list[str], list[_Action]]] = [
     ),
 ]
 
-#: Not described: `orders-rejected` carries messages as they came, of no kind of ours;
-#: `relay-progress` is the relay's own bookkeeping.
-NOT_DESCRIBED = {topics.ORDERS_REJECTED, topics.RELAY_PROGRESS}
+#: The relay's own bookkeeping, of no use to anybody else.
+NOT_DESCRIBED = {topics.RELAY_PROGRESS}
 
 
 def specs_by_name() -> dict[str, TopicSpec]:
@@ -98,6 +104,7 @@ def channels() -> list[Channel]:
             summary=summary,
             key=key,
             kinds=kinds,
+            as_they_came="Refused" if address == topics.ORDERS_REJECTED else "",
             partitions=specs[address].partitions,
             cleanup=specs[address].cleanup,
             retention_s=specs[address].retention_s,
