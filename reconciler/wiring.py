@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -52,7 +53,12 @@ class Parts(Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def open_engine(settings: Settings) -> AsyncIterator[AsyncEngine]:
     """Open the database. Nothing is asked of it yet."""
-    engine = make_engine(settings.file.database.url.reveal())
+    table = settings.file.database
+    engine = make_engine(
+        table.url.reveal(),
+        connections=table.connections,
+        busy_timeout_ms=table.busy_timeout // timedelta(milliseconds=1),
+    )
     try:
         yield engine
     finally:
@@ -102,13 +108,23 @@ def context_of(settings: Settings) -> ServiceContext:
         secret=settings.file.keys.hashing.reveal().encode(),
         orders_partitions=settings.file.stream.orders_partitions,
         relay_shards=settings.file.relay.shards,
+        parked_for=settings.file.intake.unknown_reference_patience,
+        lines_bytes_max=settings.file.intake.lines_bytes_max,
     )
 
 
 def intake_of(parts: Parts) -> Intake:
     """Make the intake of a process."""
+    table = parts.settings.file.intake
     return Intake(
-        IntakeTerms(),
+        IntakeTerms(
+            clock_slack=table.clock_slack,
+            blind_after=table.blind_after,
+            stuck_after=parts.settings.file.health.lane_stuck_after,
+            batch_max=table.batch_max,
+            batch_shared_max=table.batch_shared_max,
+            sweep_max=table.sweep_max,
+        ),
         store=parts.store,
         context=context_of(parts.settings),
         stream=parts.stream,
@@ -127,6 +143,7 @@ def relay_of(parts: Parts, shard: int) -> Relay:
         specs={spec.name: spec for spec in parts.settings.topic_specs()},
         clock=parts.clock,
         meters=parts.meters,
+        batch_max=parts.settings.file.relay.batch_max,
     )
 
 

@@ -109,6 +109,8 @@ class Intake(Table, frozen=True):
     batch_max: Annotated[int, Meta(ge=1, le=1_000)] = 250
     batch_shared_max: Annotated[int, Meta(ge=1, le=1_000)] = 50
     sweep_max: Annotated[int, Meta(ge=1, le=1_000)] = 200
+    clock_slack: Span = parse_span("2s")
+    blind_after: Span = parse_span("3m")
     unknown_reference_patience: Span = parse_span("10m")
     uncovered_patience: Span = parse_span("2m")
     look_ups_per_minute: Annotated[int, Meta(ge=1, le=6_000)] = 60

@@ -9,14 +9,22 @@ from typing import Final
 from msgspec import Struct
 
 from chains.registry import parse_address
-from reconciler.intake.lane import BACK_OFF_S, LaneTools, LaneWorker, log
+from reconciler.intake.lane import (
+    BACK_OFF_S,
+    BATCH_MAX,
+    SHARED_BATCH_MAX,
+    STUCK_AFTER,
+    LaneTools,
+    LaneWorker,
+    log,
+)
 from reconciler.kernel.clock import Clock
 from reconciler.observability import metrics
 from reconciler.observability.health import Health
 from reconciler.observability.metrics import Meters
 from reconciler.services.apply_commands import reject_parked
 from reconciler.services.blindness import BLIND_AFTER, watch_for_blindness
-from reconciler.services.context import PARKED_FOR, ServiceContext
+from reconciler.services.context import ServiceContext
 from reconciler.services.sweep import SWEEP_MAX, sweep_lane
 from reconciler.storage.engine import DatabaseError
 from reconciler.storage.unit_of_work import GaveUpError, Store
@@ -35,11 +43,16 @@ class IntakeTerms(Struct, frozen=True, kw_only=True):
     """What an intake is set to.
 
     `clock_slack`: how far our clock and the log's may differ. `blind_after`: how long a chain may be
-    silent before its orders are told that they wait.
+    silent before its orders are told that they wait. `stuck_after`: how long a lane with something to
+    read may stand before the process is not ready. Batches and sweeps are counted in rows.
     """
 
     clock_slack: timedelta = timedelta(seconds=2)
     blind_after: timedelta = BLIND_AFTER
+    stuck_after: timedelta = STUCK_AFTER
+    batch_max: int = BATCH_MAX
+    batch_shared_max: int = SHARED_BATCH_MAX
+    sweep_max: int = SWEEP_MAX
 
 
 class Intake:
@@ -64,9 +77,13 @@ class Intake:
             meters=meters,
             shared_keys=_shared_keys(context),
             clock_slack=terms.clock_slack,
+            stuck_after=terms.stuck_after,
+            batch_max=terms.batch_max,
+            batch_shared_max=terms.batch_shared_max,
         )
         self._health = health
         self._blind_after = terms.blind_after
+        self._sweep_max = terms.sweep_max
         self._running: dict[Lane, list[asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
@@ -127,7 +144,9 @@ class Intake:
             applied.clear()
             started_s = tools.clock.monotonic_s()
             try:
-                count = await sweep_lane(tools.store, tools.context, lane.name)
+                count = await sweep_lane(
+                    tools.store, tools.context, lane.name, limit=self._sweep_max
+                )
             except (GaveUpError, DatabaseError, ConnectionError) as error:
                 log.warning("sweep_waits", lane=lane.name, error=str(error)[:300])
                 await tools.clock.sleep(BACK_OFF_S[-1])
@@ -137,7 +156,7 @@ class Intake:
                 tools.meters.add(metrics.SWEEP_ROWS, count, sweeper="due")
                 tools.meters.observe(metrics.SWEEP_DURATION, spent_s, sweeper="due")
                 log.info("swept", lane=lane.name, orders=count, seconds=round(spent_s, 4))
-            if count >= SWEEP_MAX:
+            if count >= self._sweep_max:
                 await tools.clock.sleep(0)
                 continue
             await _wait(applied, SWEEP_EVERY_S)
@@ -149,7 +168,7 @@ class Intake:
             await tools.clock.sleep(PARKED_EVERY_S)
             try:
                 await reject_parked(
-                    tools.store, tools.context, before=tools.clock.now() - PARKED_FOR
+                    tools.store, tools.context, before=tools.clock.now() - tools.context.parked_for
                 )
             except (GaveUpError, DatabaseError, ConnectionError) as error:
                 log.warning("parked_wait", error=str(error)[:300])

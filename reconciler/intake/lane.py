@@ -61,6 +61,9 @@ class LaneTools(Struct, frozen=True, kw_only=True):
     meters: Meters
     shared_keys: frozenset[bytes]
     clock_slack: timedelta
+    stuck_after: timedelta = STUCK_AFTER
+    batch_max: int = BATCH_MAX
+    batch_shared_max: int = SHARED_BATCH_MAX
 
 
 class _Mark(Struct, frozen=True):
@@ -82,7 +85,7 @@ class LaneWorker:
         self._marked_at: datetime | None = None
         self._failures = 0
         self._why_still: str | None = None
-        self._movement = Movement(tools.clock, stuck_after=STUCK_AFTER)
+        self._movement = Movement(tools.clock, stuck_after=tools.stuck_after)
 
     @property
     def lane_name(self) -> str:
@@ -122,7 +125,7 @@ class LaneWorker:
     async def _step(self) -> None:
         if self._reader.lane.topic == ORDERS:
             await self._look_at_the_end()
-        batch = await self._reader.read(records_max=BATCH_MAX, wait_s=WAIT_S)
+        batch = await self._reader.read(records_max=self._tools.batch_max, wait_s=WAIT_S)
         for part in self._parts(batch):
             await self._apply(part)
         self._failures, self._why_still = 0, None
@@ -134,12 +137,10 @@ class LaneWorker:
         """Cut a batch that touches a shared address into short ones."""
         if batch.next_offset == self._held and not batch.records:
             return ()
-        if not self._touches_shared(batch) or len(batch.records) <= SHARED_BATCH_MAX:
+        size = self._tools.batch_shared_max
+        if not self._touches_shared(batch) or len(batch.records) <= size:
             return (batch,)
-        cuts = [
-            batch.records[start : start + SHARED_BATCH_MAX]
-            for start in range(0, len(batch.records), SHARED_BATCH_MAX)
-        ]
+        cuts = [batch.records[start : start + size] for start in range(0, len(batch.records), size)]
         ends = [records[-1].offset + 1 for records in cuts[:-1]] + [batch.next_offset]
         return [
             msgspec.structs.replace(batch, records=records, next_offset=end)

@@ -62,8 +62,10 @@ class Relay:
         specs: Mapping[str, TopicSpec],
         clock: Clock,
         meters: Meters,
+        batch_max: int = BATCH_MAX,
     ) -> None:
         self._shard = shard
+        self._batch_max = batch_max
         self._store = store
         self._stream = stream
         self._specs = specs
@@ -137,7 +139,9 @@ class Relay:
         if not await self._store.read(lambda work: outbox.is_waiting(work, self._shard)):
             return None
         return await self._store.run(
-            lambda work: outbox.number_batch(work, self._shard, epoch=self._epoch, limit=BATCH_MAX),
+            lambda work: outbox.number_batch(
+                work, self._shard, epoch=self._epoch, limit=self._batch_max
+            ),
             name="number_batch",
         )
 

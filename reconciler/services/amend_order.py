@@ -46,7 +46,7 @@ async def _amended(ledger: Ledger, entry: OrderEntry, item: Incoming, command: A
     terms = entry.state.terms
     changes: dict[str, object] = {}
     if command.lines is not None:
-        check_lines(command.lines)
+        check_lines(command.lines, bytes_max=ledger.context.lines_bytes_max)
         changes["lines"] = command.lines.copy()
     if command.deadline is not None:
         if utc(command.deadline) <= terms.deadline:

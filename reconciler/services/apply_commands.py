@@ -19,7 +19,7 @@ from chains.registry import parse_address
 from reconciler.services.amend_order import amend_order
 from reconciler.services.cancel_order import cancel_order
 from reconciler.services.claim_payment import claim_payment
-from reconciler.services.context import PARKED_FOR, ServiceContext
+from reconciler.services.context import ServiceContext
 from reconciler.services.decide import decide
 from reconciler.services.incoming import Incoming, read_record
 from reconciler.services.ledger import AddressKey, Ledger
@@ -245,7 +245,7 @@ class _Run:
         await self.ledger.flush()
         for row in await writes.take_parked(self.ledger.work, [reference]):
             item = _unpark(row)
-            if row.recorded_at + PARKED_FOR < placed_at:
+            if row.recorded_at + self.ledger.context.parked_for < placed_at:
                 self.done.rejected += 1
                 _reject(self.ledger, item, RefusedError(Rejection.UNKNOWN_ORDER))
                 continue

@@ -34,6 +34,8 @@ class ServiceContext:
         secret: bytes,
         orders_partitions: int = 3,
         relay_shards: int = 1,
+        parked_for: timedelta = PARKED_FOR,
+        lines_bytes_max: int = LINES_BYTES_MAX,
     ) -> None:
         self.catalogue = catalogue
         self.routes = routes
@@ -41,6 +43,8 @@ class ServiceContext:
         self.secret = secret
         self.orders_partitions = orders_partitions
         self.relay_shards = relay_shards
+        self.parked_for = parked_for
+        self.lines_bytes_max = lines_bytes_max
 
     @cached_property
     def orders_lanes(self) -> Sequence[str]:

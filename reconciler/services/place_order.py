@@ -17,7 +17,6 @@ from reconciler.matcher import candidate_amounts
 from reconciler.matcher.match import reservation_since
 from reconciler.model.order import Terms
 from reconciler.model.policy import Route
-from reconciler.services.context import LINES_BYTES_MAX
 from reconciler.services.incoming import Incoming, journal_body
 from reconciler.services.judge import judge
 from reconciler.services.ledger import Ledger, OrderEntry
@@ -44,7 +43,7 @@ async def place_order(ledger: Ledger, item: Incoming, command: PlaceOrder, seq: 
         raise RefusedError(Rejection.AMOUNT_BELOW_MINIMUM, detail)
     if command.reference in ledger.orders:
         raise RefusedError(Rejection.REFERENCE_IN_USE, f"Found {command.reference}.")
-    check_lines(command.lines)
+    check_lines(command.lines, bytes_max=ledger.context.lines_bytes_max)
     address = _address(route, asset, command)
     row, news = await _address_row(ledger, route, address, command, item)
     due = asked
@@ -82,11 +81,11 @@ def amount_of(command: PlaceOrder | AmendOrder, asset: Asset) -> BaseUnits:
     return amount
 
 
-def check_lines(lines: Raw) -> None:
+def check_lines(lines: Raw, *, bytes_max: int) -> None:
     """Refuse lines that are larger than we carry."""
     size = len(memoryview(lines))
-    if size > LINES_BYTES_MAX:
-        detail = f"Expected at most {LINES_BYTES_MAX} bytes, found {size}."
+    if size > bytes_max:
+        detail = f"Expected at most {bytes_max} bytes, found {size}."
         raise RefusedError(Rejection.LINES_TOO_LARGE, detail)
 
 

@@ -25,7 +25,9 @@ _REPEATABLE_STATES: Final = frozenset(
 DatabaseError = DBAPIError
 
 
-def make_engine(url: str) -> AsyncEngine:
+def make_engine(
+    url: str, *, connections: int = _POOL_SIZE, busy_timeout_ms: int = _BUSY_TIMEOUT_MS
+) -> AsyncEngine:
     """Open an engine for `sqlite+aiosqlite://…` or `postgresql+asyncpg://…`.
 
     SQLite: WAL, full synchronous writes, BEGIN IMMEDIATE for every transaction, because it has no row
@@ -33,11 +35,11 @@ def make_engine(url: str) -> AsyncEngine:
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
-        return _sqlite(parsed)
+        return _sqlite(parsed, busy_timeout_ms)
     return create_async_engine(
         parsed,
-        pool_size=_POOL_SIZE,
-        max_overflow=_POOL_SIZE,
+        pool_size=connections,
+        max_overflow=connections,
         pool_pre_ping=True,
         connect_args={"command_timeout": _STATEMENT_TIMEOUT_S},
     )
@@ -62,7 +64,7 @@ def is_repeatable(error: BaseException) -> bool:
     return "database is locked" in words or "database table is locked" in words
 
 
-def _sqlite(url: URL) -> AsyncEngine:
+def _sqlite(url: URL, busy_timeout_ms: int) -> AsyncEngine:
     memory = is_memory(url)
     options: dict[str, Any] = {"poolclass": StaticPool} if memory else {"pool_size": _POOL_SIZE}
     engine = create_async_engine(url, **options)
@@ -72,7 +74,7 @@ def _sqlite(url: URL) -> AsyncEngine:
         connection.isolation_level = None
         cursor = connection.cursor()
         for pragma in (
-            f"busy_timeout = {_BUSY_TIMEOUT_MS}",
+            f"busy_timeout = {busy_timeout_ms}",
             "journal_mode = WAL",
             "synchronous = FULL",
             "foreign_keys = ON",

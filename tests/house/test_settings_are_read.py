@@ -13,17 +13,27 @@ ROOT = Path(__file__).parents[2]
 DEFINED = ROOT / "reconciler" / "config" / "tables.py"
 
 #: Written and explained, and not read yet. Whoever reads one takes it off this list.
-NOT_READ = set()
+NOT_READ = {
+    "routes[].deposit.xpub",
+    "chains.*.start_at",
+    "watch.back_scan_max",
+    "watch.identify_every",
+    "watch.watermark_again_every",
+    "watch.watermark_every",
+    "intake.dust_report_every",
+    "intake.look_ups_per_minute",
+    "intake.uncovered_patience",
+}
 
 
 def test_every_setting_is_read_somewhere():
     code = "\n".join(
-        path.read_text()
-        for path in sorted((ROOT / "reconciler").rglob("*.py"))
-        if path != DEFINED
+        path.read_text() for path in sorted((ROOT / "reconciler").rglob("*.py")) if path != DEFINED
     )
     paths = settings_paths(msgspec.inspect.type_info(SettingsFile))
     unread = {
-        path for path in paths if not re.search(rf"\.{path.rpartition('.')[2].removesuffix('[]')}\b", code)
+        path
+        for path in paths
+        if not re.search(rf"\.{path.rpartition('.')[2].removesuffix('[]')}\b", code)
     }
-    assert unread == NOT_READ
+    assert sorted(unread) == sorted(NOT_READ)
