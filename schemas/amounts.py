@@ -13,7 +13,7 @@ from typing import Final, Self
 AMOUNT_LIMIT: Final = 2**256
 
 #: 2^256 has 78 digits.
-_DIGITS = re.compile(r"(?:0|[1-9][0-9]{0,77})", re.ASCII)
+_DIGITS_MAX: Final = 78
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,77})(?:\.([0-9]{1,77}))?", re.ASCII)
 
 DIGITS_PATTERN: Final = r"^(0|[1-9][0-9]{0,77})$(?!\n)"
@@ -59,8 +59,11 @@ def parse_base_units(text: str) -> BaseUnits:
 
     **Raises**: `AmountError`, whose code names what is wrong with it.
     """
-    if _DIGITS.fullmatch(text):
-        return BaseUnits(int(text))
+    # Hot: a dozen of these in every order that is read. Plain string checks beat the pattern.
+    if text.isdecimal() and text.isascii() and len(text) <= _DIGITS_MAX:
+        value = int(text)
+        if (text[0] != "0" or text == "0") and value < AMOUNT_LIMIT:
+            return int.__new__(BaseUnits, value)
     raise AmountError(_mistake_in(text), f"expected whole base units, found {text[:100]!r}")
 
 
@@ -98,6 +101,6 @@ def _mistake_in(text: str) -> str:
         return "amount_exponent"
     if re.fullmatch(r"[0-9]+[.,][0-9]+", text):
         return "amount_fraction"
-    if re.fullmatch(r"[1-9][0-9]{78,}", text):
+    if re.fullmatch(r"[1-9][0-9]{77,}", text, re.ASCII):
         return "amount_too_large"
     return "amount_malformed"

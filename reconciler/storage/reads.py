@@ -7,7 +7,21 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Select, Table, and_, func, or_, select, tuple_
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Select,
+    Table,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    func,
+    or_,
+    select,
+    tuple_,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from reconciler.storage import rows, tables
 from reconciler.storage.unit_of_work import Work
@@ -30,6 +44,16 @@ async def fetch(work: Work, kind: type[R], statement: Select[Any]) -> list[R]:
     return [kind(**dict(zip(names, row, strict=True))) for row in found]
 
 
+def one_of(work: Work, column: ColumnElement[Any], keys: Sequence[Any]) -> ColumnElement[bool]:
+    """Compare a column with many keys: one array on PostgreSQL, so that the statement stays the same
+    (and prepared) whatever their number; a list on SQLite, which has no arrays.
+    """
+    if work.is_postgresql and isinstance(column.type, Text | BigInteger):
+        wanted = bindparam(None, list(keys), type_=ARRAY(column.type), unique=True)
+        return column == any_(wanted)
+    return column.in_(list(keys))
+
+
 async def _by_keys(
     work: Work, kind: type[R], table: Table, column: Any, keys: Iterable[Any]
 ) -> list[R]:
@@ -37,7 +61,7 @@ async def _by_keys(
     found: list[R] = []
     for start in range(0, len(wanted), _KEYS_MAX):
         statement = select(*columns_of(table, kind)).where(
-            column.in_(wanted[start : start + _KEYS_MAX])
+            one_of(work, column, wanted[start : start + _KEYS_MAX])
         )
         found += await fetch(work, kind, statement)
     return found
@@ -54,7 +78,7 @@ async def lock_addresses(
         chunk = wanted[start : start + _KEYS_MAX]
         statement = (
             select(*columns_of(table, rows.AddressRow))
-            .where(_address_in(table, chunk))
+            .where(_address_in(work, table, chunk))
             .order_by(table.c.family, table.c.key)
             .with_for_update(key_share=True)
         )
@@ -62,11 +86,12 @@ async def lock_addresses(
     return {(row.family, row.key): row for row in found}
 
 
-def _address_in(table: Table, keys: Sequence[tuple[str, str]]) -> ColumnElement[bool]:
+def _address_in(work: Work, table: Table, keys: Sequence[tuple[str, str]]) -> ColumnElement[bool]:
     families = {family for family, _ in keys}
     if len(families) == 1:
         return and_(
-            table.c.family == next(iter(families)), table.c.key.in_([key for _, key in keys])
+            table.c.family == next(iter(families)),
+            one_of(work, table.c.key, [key for _, key in keys]),
         )
     return tuple_(table.c.family, table.c.key).in_(list(keys))
 
@@ -109,7 +134,7 @@ async def transfers_of_txs(work: Work, chain: str, txs: Iterable[str]) -> list[r
             work,
             rows.TransferRow,
             select(*columns_of(table, rows.TransferRow)).where(
-                table.c.chain == chain, table.c.tx.in_(chunk)
+                table.c.chain == chain, one_of(work, table.c.tx, chunk)
             ),
         )
     return found
@@ -149,7 +174,7 @@ async def line_hashes(work: Work, lane: str, heights: Iterable[int]) -> dict[int
     for start in range(0, len(wanted), _KEYS_MAX):
         statement = select(table.c.height, table.c.hash).where(
             table.c.lane == lane,
-            table.c.height.in_(wanted[start : start + _KEYS_MAX]),
+            one_of(work, table.c.height, wanted[start : start + _KEYS_MAX]),
             table.c.live,
             table.c.kind == "watermark",
         )
@@ -235,7 +260,7 @@ async def parked_references(work: Work, references: Iterable[str]) -> set[str]:
         return set()
     table = tables.parked
     found = await work.connection.execute(
-        select(table.c.reference).where(table.c.reference.in_(wanted)).distinct()
+        select(table.c.reference).where(one_of(work, table.c.reference, wanted)).distinct()
     )
     return {row[0] for row in found}
 
@@ -294,7 +319,7 @@ async def claims_naming(
         rows.ClaimRow,
         select(*columns_of(table, rows.ClaimRow)).where(
             table.c.family == family,
-            or_(table.c.tx.in_(by_tx), table.c.sender.in_(by_sender)),
+            or_(one_of(work, table.c.tx, by_tx), one_of(work, table.c.sender, by_sender)),
         ),
     )
 

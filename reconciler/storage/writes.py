@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, delete, select, update
 
 from reconciler.storage import rows, tables
 from reconciler.storage.bulk import upsert
-from reconciler.storage.reads import columns_of, fetch
+from reconciler.storage.reads import columns_of, fetch, one_of
 from reconciler.storage.unit_of_work import Work
 
 
@@ -59,7 +59,7 @@ async def take_back_watermarks(work: Work, lane: str, *, above: int) -> None:
 async def forget_shares(work: Work, transfers: list[str]) -> None:
     """Remove what was said of who owns these transfers; the new shares follow."""
     table = tables.shares
-    await work.connection.execute(delete(table).where(table.c.transfer.in_(transfers)))
+    await work.connection.execute(delete(table).where(one_of(work, table.c.transfer, transfers)))
 
 
 async def take_parked(work: Work, references: list[str]) -> list[rows.ParkedRow]:
