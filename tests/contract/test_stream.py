@@ -29,6 +29,7 @@ from reconciler.stream.promise import (
     partition_of,
     read_all,
 )
+from tests.parts.memory_stream import InMemory
 from tests.parts.streams import KafkaLog, Log, SqlLog, held, lose_the_answer
 
 DAY_S = 86_400
@@ -43,6 +44,8 @@ PATIENCE_S = 20.0
 
 @pytest.fixture(
     params=[
+        pytest.param("memory"),
+        pytest.param("memory_with_holes"),
         pytest.param("sqlite"),
         pytest.param("postgresql", marks=pytest.mark.postgres),
         pytest.param("kafka", marks=pytest.mark.kafka),
@@ -50,7 +53,9 @@ PATIENCE_S = 20.0
 )
 async def log(request: pytest.FixtureRequest) -> AsyncIterator[Log]:
     made: Log
-    if request.param == "sqlite":
+    if request.param.startswith("memory"):
+        made = InMemory(marker_holes=request.param != "memory")
+    elif request.param == "sqlite":
         made = SqlLog(request.getfixturevalue("sqlite_url"))
     elif request.param == "postgresql":
         made = SqlLog(request.getfixturevalue("postgres_url"))

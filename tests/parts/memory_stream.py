@@ -14,6 +14,7 @@ import msgspec
 
 from reconciler.kernel import check
 from reconciler.kernel.clock import Clock, SystemClock
+from reconciler.stream.checks import check_lane, check_messages, differences
 from reconciler.stream.promise import (
     Batch,
     Fenced,
@@ -30,6 +31,7 @@ from reconciler.stream.promise import (
     TopicSpec,
     Writer,
 )
+from tests.parts.streams import Log
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -83,28 +85,24 @@ class MemoryLog:
         return [spec.name for spec in made]
 
     def differences(self, specs: Sequence[TopicSpec]) -> list[str]:
-        found = []
-        for spec in specs:
-            there = self.topics.get(spec.name)
-            if there is None:
-                found.append(f"topic {spec.name} is missing")
-                continue
-            for field in ("partitions", "cleanup", "retention_s", "message_bytes_max"):
-                expected, has = getattr(spec, field), getattr(there, field)
-                if expected != has:
-                    found.append(f"topic {spec.name}: {field} is {has}, expected {expected}")
-        return found
+        return [line for spec in specs for line in differences(spec, self.topics.get(spec.name))]
 
     def require(self) -> None:
         if not self.reachable:
             raise StreamUnavailable("the log cannot be reached")
 
-    async def append(self, name: str, epoch: int, messages: Sequence[Outgoing]) -> None:
+    def admit(self, name: str, epoch: int, messages: Sequence[Outgoing]) -> None:
+        """Refuse what this writer may not append."""
         self.require()
+        check_messages(messages, self.topics)
+        self.require_name(name, epoch)
+
+    def require_name(self, name: str, epoch: int) -> None:
         if self.epochs.get(name) != epoch:
             raise Fenced(f"a younger writer has the name {name}")
-        for message in messages:
-            check(message.lane in self.records, f"no lane {message.lane.name}")
+
+    async def commit(self, name: str, epoch: int, messages: Sequence[Outgoing]) -> None:
+        self.require_name(name, epoch)
         fault = next((f for f in self._faults if f[0] in {"", name}), None)
         if fault is not None:
             self._faults.remove(fault)
@@ -134,7 +132,6 @@ class MemoryLog:
             self.appended.notify_all()
 
     def slice(self, lane: Lane, offset: int, records_max: int) -> Batch:
-        check(lane in self.records, f"no lane {lane.name}")
         found = [r for r in self.records[lane] if r.offset >= offset][: records_max + 1]
         records = found[:records_max]
         at_end = len(found) <= records_max
@@ -170,19 +167,34 @@ class MemoryWriter:
     def __init__(self, log: MemoryLog, name: str) -> None:
         self._log, self._name = log, name
         self._epoch: int | None = None
+        self._unsettled = False
+        self._one_at_a_time = asyncio.Lock()
 
     async def start(self) -> None:
         self._log.require()
         self._epoch = self._log.epochs[self._name] = self._log.epochs.get(self._name, 0) + 1
+        self._unsettled = False
 
     async def append(self, messages: Sequence[Outgoing]) -> None:
         check(self._epoch is not None, f"writer {self._name} was not started")
-        if messages:
+        async with self._one_at_a_time:
+            if not messages:
+                return
+            if self._unsettled:
+                raise OutcomeUnknown(f"the last append of {self._name} is not settled")
+            self._log.admit(self._name, self._epoch or 0, messages)
+            self._unsettled = True
             try:
-                await self._log.append(self._name, self._epoch or 0, messages)
-            except OutcomeUnknown:
-                self._epoch = -1
+                await self._commit(messages)
+            except TimeoutError as error:
+                raise OutcomeUnknown(f"no answer to an append of {self._name}") from error
+            except (StreamUnavailable, Fenced):
+                self._unsettled = False
                 raise
+            self._unsettled = False
+
+    async def _commit(self, messages: Sequence[Outgoing]) -> None:
+        await self._log.commit(self._name, self._epoch or 0, messages)
 
     async def close(self) -> None:
         """The name stays ours: only a younger writer takes it."""
@@ -202,17 +214,21 @@ class MemoryReader:
 
     async def seek(self, offset: int | None) -> None:
         self._require()
+        self._offset = None
         first, end = self._log.first[self._lane], self._log.next[self._lane]
-        if offset is not None and not first <= offset <= end:
-            raise PositionLost(f"{self._lane.name}: {offset} is not in {first} … {end}")
+        if offset is not None and offset < first:
+            raise PositionLost(f"{self._lane.name}: {offset} is below the beginning {first}")
+        if offset is not None and offset > end:
+            raise PositionLost(f"{self._lane.name}: {offset} is beyond the end {end}")
         self._offset = first if offset is None else offset
 
     async def read(self, *, records_max: int, wait_s: float) -> Batch:
-        check(self._offset is not None, f"{self._lane.name} was read before seek")
+        check(self._offset is not None, f"{self._lane.name}: read before seek")
         offset = self._offset or 0
         await self._log.wait_for(lambda: self.lost or self._log.next[self._lane] > offset, wait_s)
         self._require()
         if offset < self._log.first[self._lane]:
+            self._offset = None
             raise PositionLost(f"{self._lane.name}: {offset} is no longer kept")
         batch = self._log.slice(self._lane, offset, records_max)
         self._offset = batch.next_offset
@@ -234,6 +250,8 @@ class MemoryGroup:
 
     async def start(self) -> None:
         self._log.require()
+        for topic in self.topics:
+            check_lane(Lane(topic, 0), self._log.topics)
         self._log.members.setdefault(self._name, []).append(self)
         await self._log.rebalance(self._name)
 
@@ -295,6 +313,7 @@ class MemoryStream:
         self, lane: Lane, *, from_offset: int, records_max: int, wait_s: float = 0.0
     ) -> Batch:
         self.log.require()
+        check_lane(lane, self.log.topics)
         offset = max(from_offset, self.log.first[lane])
         await self.log.wait_for(lambda: self.log.next[lane] > offset, wait_s)
         self.log.require()
@@ -302,6 +321,7 @@ class MemoryStream:
 
     async def bounds(self, lane: Lane) -> tuple[int, int]:
         self.log.require()
+        check_lane(lane, self.log.topics)
         return self.log.first[lane], self.log.next[lane]
 
 
@@ -312,9 +332,21 @@ def stream_of(specs: Sequence[TopicSpec], log: MemoryLog | None = None) -> Memor
     return MemoryStream(log)
 
 
-def as_stream(stream: MemoryStream) -> Stream:
-    """Let the type checker compare the promise with what is kept."""
-    return stream
+class InMemory(Log):
+    """The log in memory, as the conformance suite opens it."""
+
+    def __init__(self, *, marker_holes: bool) -> None:
+        super().__init__()
+        self.log = MemoryLog(marker_holes=marker_holes)
+
+    async def prepare(self) -> None:
+        """Nothing has to be there."""
+
+    def _make(self) -> Stream:
+        return MemoryStream(self.log)
+
+    async def forget_before(self, lane: Lane, offset: int) -> None:
+        self.log.forget_before(lane, offset)
 
 
 def resized(spec: TopicSpec, partitions: int) -> TopicSpec:
