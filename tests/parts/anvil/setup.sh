@@ -3,7 +3,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 parts="$here/../../../.parts/anvil"
-made_of() { cat "$here"/package-lock.json "$here"/contracts.sol "$here"/compile.js; }
+made_of() { cat "$here"/setup.sh "$here"/package-lock.json "$here"/contracts.sol "$here"/compile.js; }
 if [ -f "$parts/made-of" ] && made_of | cmp -s - "$parts/made-of"; then
   exit 0
 fi
@@ -13,7 +13,14 @@ if ! command -v npm >/dev/null; then
 fi
 rm -rf "$parts"
 mkdir -p "$parts"
-cp "$here/package.json" "$here/package-lock.json" "$parts"
+cp "$here/package.json" "$parts"
+# The node is a binary that needs no Node.js, but its package asks for version 20 and is left out
+# silently where there is an older one (Debian 12 has 18): the lock is used without such wishes.
+node -e '
+  const lock = JSON.parse(require("fs").readFileSync(0));
+  for (const each of Object.values(lock.packages)) delete each.engines;
+  console.log(JSON.stringify(lock));
+' <"$here/package-lock.json" >"$parts/package-lock.json"
 echo "anvil: fetching anvil and solc through npm" >&2
 # Three tries: a registry that times out once is no reason to fail.
 for try in 1 2 3; do
