@@ -59,6 +59,10 @@ COMMANDS: Final = {
         "Make the tables and topics that this version needs.",
         "reconciler.commands.migrate:migrate_all",
     ),
+    "replay": (
+        "Apply recorded messages in an empty database in memory; print what comes out.",
+        "reconciler.commands.replay:replay",
+    ),
     "inspect": (
         "Tell what a block pays, from a file.",
         "reconciler.commands.inspect:inspect",

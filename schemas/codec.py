@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final, TypeVar
 
 import msgspec
 
 from schemas import commands, events, facts, requests
-from schemas.values import Message, decode_hook, encode_hook
+from schemas.values import Count, Instant, Message, decode_hook, encode_hook
 
 M = TypeVar("M", bound=Message)
 
@@ -107,12 +106,18 @@ def kind_name(message: Message) -> str:
     return type(message).__name__
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One message as a line of a `replay` file."""
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message as a line of a `replay` file.
+
+    `inbox_until` on a chain's line: up to when `orders` had been applied, where it is known; else the
+    file's own order says it. `partition` is the lane that it came from; without one the key says it,
+    and what speaks for a whole chain is taken for every lane.
+    """
 
     topic: str
     key: str
     type: str
-    time: datetime
+    time: Instant
     value: msgspec.Raw
-    inbox_until: datetime | None = None
+    inbox_until: Instant | None = None
+    partition: Count | None = None
