@@ -130,6 +130,9 @@ class KafkaGroup(ConsumerRebalanceListener):  # type: ignore[misc]
         return self._readers.get(reader.lane) is reader
 
     def _check_alive(self) -> None:
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
         if self._failure is not None:
             message = f"group {self._name}: {self._failure!r}"
             raise StreamUnavailable(message) from self._failure

@@ -140,15 +140,7 @@ class SqlStream:
         self, lane: Lane, *, from_offset: int, records_max: int, wait_s: float = 0.0
     ) -> Batch:
         """Read committed records of one lane."""
-        deadline = asyncio.get_running_loop().time() + wait_s
-        while True:
-            news = self._appended.next()
-            first, batch = await self._look(lane, from_offset, records_max)
-            from_offset = max(from_offset, first)
-            left_s = deadline - asyncio.get_running_loop().time()
-            if batch.records or batch.next_offset > from_offset or left_s <= 0:
-                return batch
-            await wait_for_news(news, left_s)
+        return await self._wait_for_records(lane, from_offset, records_max, wait_s)
 
     async def bounds(self, lane: Lane) -> tuple[int, int]:
         """Give (first kept offset, next offset)."""
@@ -233,12 +225,33 @@ class SqlStream:
 
     async def _fetch(self, lane: Lane, from_offset: int, records_max: int, wait_s: float) -> Batch:
         """Read for a member of a group, which must not miss a record."""
-        news = self._appended.next()
-        first, batch = await self._look(lane, from_offset, records_max)
-        check_kept(lane, from_offset, first)
-        if not batch.records and batch.next_offset == from_offset and wait_s > 0:
-            await wait_for_news(news, wait_s)
-        return batch
+        return await self._wait_for_records(lane, from_offset, records_max, wait_s, all_kept=True)
+
+    async def _wait_for_records(
+        self,
+        lane: Lane,
+        from_offset: int,
+        records_max: int,
+        wait_s: float,
+        *,
+        all_kept: bool = False,
+    ) -> Batch:
+        """Look until there is something, or the time is up.
+
+        **Raises**: `PositionLost` with `all_kept`, when the first record kept is a later one.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + wait_s
+        while True:
+            news = self._appended.next()
+            first, batch = await self._look(lane, from_offset, records_max)
+            if all_kept:
+                check_kept(lane, from_offset, first)
+            from_offset = max(from_offset, first)
+            left_s = deadline - clock()
+            if batch.records or batch.next_offset > from_offset or left_s <= 0:
+                return batch
+            await wait_for_news(news, left_s)
 
     async def _create_topic(self, connection: AsyncConnection, spec: TopicSpec) -> bool:
         topic = (

@@ -68,7 +68,7 @@ class SqlLog(Log):
         return self._engines[-1]
 
     def _make(self) -> Stream:
-        return SqlStream(self._engine(), lease_s=2.0, frozen_after_ms=500)
+        return SqlStream(self._engine(), lease_s=8.0, frozen_after_ms=2_500)
 
     async def forget_before(self, lane: Lane, offset: int) -> None:
         its_lane = (stream_lanes.c.topic == lane.topic) & (
@@ -94,7 +94,7 @@ class KafkaLog(Log):
         """Topics are all there is to make."""
 
     def _make(self) -> Stream:
-        return KafkaStream(self._bootstrap, prefix=self._prefix, session_s=6.0)
+        return KafkaStream(self._bootstrap, prefix=self._prefix, session_s=10.0)
 
     async def forget_before(self, lane: Lane, offset: int) -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)

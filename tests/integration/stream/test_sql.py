@@ -11,10 +11,19 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reconciler.storage.engine import make_engine
 from reconciler.storage.stream_tables import stream_lanes, stream_messages, stream_metadata
-from reconciler.stream.promise import Fenced, Lane, Outgoing, TopicSpec, read_all
+from reconciler.stream.promise import (
+    Fenced,
+    Lane,
+    OutcomeUnknown,
+    Outgoing,
+    StreamUnavailable,
+    TopicSpec,
+    read_all,
+)
 from reconciler.stream.sql import SqlStream
 from reconciler.stream.sql_cleanup import STEP_MESSAGES_MAX, TOMBSTONE_KEPT_S, clean
 from reconciler.stream.sql_database import Database
+from tests.parts.postgres import PostgresServer
 
 EVENTS = TopicSpec(name="events", partitions=2, cleanup="delete", retention_s=3_600)
 LAST = TopicSpec(name="last", partitions=1, cleanup="compact", retention_s=None)
@@ -166,6 +175,7 @@ async def test_lanes_of_a_member_that_died_are_taken_over(
     assert await dies.lanes() == {}
 
 
+@pytest.mark.postgres
 async def test_another_process_is_notified(postgres_url: str) -> None:
     """Far faster than the poll: a hundred turns take less than a quarter of the polls' time."""
     engines = [make_engine(postgres_url) for _ in range(2)]
@@ -191,3 +201,41 @@ async def test_another_process_is_notified(postgres_url: str) -> None:
     for stream, engine in zip((one, other), engines, strict=True):
         await stream.close()
         await engine.dispose()
+
+
+@pytest.mark.postgres
+async def test_the_log_goes_on_after_the_database_was_killed() -> None:
+    server = PostgresServer()
+    await asyncio.to_thread(server.start)
+    engine = make_engine(server.new_database())
+    async with engine.begin() as connection:
+        await connection.run_sync(stream_metadata.create_all)
+    stream = SqlStream(engine, lease_s=2.0)
+    await stream.start()
+    await stream.create_topics([EVENTS])
+    group, writer = stream.group("g", ["events"]), stream.writer("w")
+    await group.start()
+    await writer.start()
+    await writer.append([message(EVENT, b"before")])
+
+    await asyncio.to_thread(server.kill)
+    with pytest.raises((StreamUnavailable, OutcomeUnknown)):
+        await writer.append([message(EVENT, b"lost")])
+    await asyncio.to_thread(server.restart)
+
+    async with asyncio.timeout(30):
+        await writer.start()
+        await writer.append([message(EVENT, b"after")])
+        while EVENT not in await group.lanes():
+            await group.changed(1.0)
+        reader = (await group.lanes())[EVENT]
+        await reader.seek(None)
+        found: list[bytes] = []
+        while len(found) < 2:
+            batch = await reader.read(records_max=10, wait_s=1.0)
+            found += [record.key for record in batch.records]
+    assert found == [b"before", b"after"]
+    await group.close()
+    await stream.close()
+    await engine.dispose()
+    await asyncio.to_thread(server.stop)
