@@ -28,7 +28,7 @@ from schemas.codec import decode_as
 from schemas.commands import PlaceOrder
 from schemas.events import PaymentEvent
 from schemas.values import Message
-from tests.parts.memory_stream import MemoryLog, MemoryStream, as_stream
+from tests.parts.memory_stream import MemoryLog, MemoryStream
 from tests.parts.world import ETHEREUM, POLYGON, World, address
 
 
@@ -50,7 +50,7 @@ class Service:
             IntakeTerms(clock_slack=timedelta()),
             store=self.world.store,
             context=self.world.context,
-            stream=as_stream(self.stream()),
+            stream=self.stream(),
             clock=SystemClock(),
             meters=self.meters,
             health=Health(),
@@ -60,7 +60,7 @@ class Service:
         return Relay(
             0,
             store=self.world.store,
-            stream=as_stream(self.stream()),
+            stream=self.stream(),
             specs={spec.name: spec for spec in self.specs},
             clock=SystemClock(),
             meters=self.meters,
@@ -78,7 +78,7 @@ class Service:
         found = [
             decode_as(PaymentEvent, record.value or b"")
             for partition in range(6)
-            for record in await read_all(as_stream(self.stream()), Lane(PAYMENT_EVENTS, partition))
+            for record in await read_all(self.stream(), Lane(PAYMENT_EVENTS, partition))
         ]
         return sorted(found, key=lambda e: (e.order, e.sequence))
 
@@ -135,9 +135,7 @@ async def test_an_order_in_and_its_events_out(service: Service) -> None:
         await until(lambda: _count(service, 3))
     events = await service.events()
     assert [e.kind.value for e in events] == ["awaiting", "detected", "confirmed"]
-    watchlist = await read_all(
-        as_stream(service.stream()), Lane(watchlist_topic(Family("eip155")), 0)
-    )
+    watchlist = await read_all(service.stream(), Lane(watchlist_topic(Family("eip155")), 0))
     assert [r.key.decode() for r in watchlist] == [address(1)]
 
 
@@ -189,6 +187,6 @@ async def test_two_intakes_share_the_lanes_and_apply_everything_once(service: Se
         await until(lambda: _count(service, 60))
     events = await service.events()
     assert len({(e.order, e.sequence) for e in events}) == len(events)
-    progress = await read_all(as_stream(service.stream()), Lane(RELAY_PROGRESS, 0))
+    progress = await read_all(service.stream(), Lane(RELAY_PROGRESS, 0))
     numbers = [int(r.value or b"0") for r in progress]
     assert numbers == sorted(set(numbers))
