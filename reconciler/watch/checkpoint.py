@@ -64,20 +64,30 @@ async def read_tail(stream: Stream, chain: ChainName, *, reorganisation_limit: i
 
 
 def standing_watermarks(facts: Iterable[Watermark | BlockRetracted]) -> list[Watermark]:
-    """Give the watermarks that hold after these facts, oldest first.
+    """Give the watermarks that hold after these facts, oldest first; the facts may begin anywhere.
 
-    A retraction takes its block's watermark away. A watermark of the newest block again takes its
-    place. A lower one without a retraction answers `ReadAgain` and moves nothing.
+    A retraction takes its block's watermark away, and the next watermark begins the new branch: what
+    stands at its heights is of the old one. A watermark of the newest block again takes its place. A
+    lower one without a retraction answers `ReadAgain` and moves nothing; where the facts begin with
+    one, the next watermark does not follow it, and that shows what it was.
     """
     standing: list[Watermark] = []
+    fell_back = False
     for fact in facts:
         if isinstance(fact, BlockRetracted):
+            fell_back = True
             if standing and standing[-1].hash == fact.hash:
                 standing.pop()
-        elif not standing or fact.height > standing[-1].height:
+            continue
+        while fell_back and standing and standing[-1].height >= fact.from_height:
+            standing.pop()
+        if not standing or fact.height > standing[-1].height:
+            if standing and not fell_back and fact.from_height != standing[-1].height + 1:
+                standing.clear()
             standing.append(fact)
         elif fact.height == standing[-1].height and fact.hash == standing[-1].hash:
             standing[-1] = fact
+        fell_back = False
     return standing[-WATERMARKS_MAX:]
 
 

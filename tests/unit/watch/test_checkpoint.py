@@ -1,6 +1,7 @@
 import asyncio
 from datetime import timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,45 +119,72 @@ async def test_retention_may_have_taken_the_beginning():
 
 @st.composite
 def histories(draw):
-    """Steps as a watcher writes them: a block, a block again, or a reorganisation."""
-    line, facts = [watermark(10, branch="a")], []
-    facts.append(line[0])
+    """Steps as a watcher writes them: a block, one again, blocks read again, a reorganisation."""
+    line, steps = [watermark(10)], [[watermark(10)]]
     for number in range(draw(st.integers(0, 25))):
-        kind = draw(st.sampled_from(["block", "block", "again", "reorganisation"]))
-        if kind == "reorganisation" and len(line) > 1:
-            for _ in range(draw(st.integers(1, len(line) - 1))):
-                gone = line.pop()
-                facts.append(retracted(gone.height, gone.hash[2:3]))
-        if kind == "again":
-            facts.append(line[-1])
+        kind = draw(st.sampled_from(["block", "block", "block", "same", "again", "reorganisation"]))
+        if kind == "same":
+            line[-1] = msgspec.structs.replace(line[-1], watchlist_upto=number)
+            steps.append([line[-1]])
+        elif kind == "again":
+            # Each block by itself, also where the line has one watermark for several.
+            lower = draw(st.integers(1, line[-1].height))
+            heights = range(lower, draw(st.integers(lower, line[-1].height)) + 1)
+            hashes = {mark.height: mark.hash[2:3] for mark in line}
+            again = [watermark(h, branch=hashes.get(h, "f")) for h in heights]
+            steps.append([*(mark for mark in again if mark.height < line[-1].height), line[-1]])
         else:
+            gone = []
+            if kind == "reorganisation" and len(line) > 1:
+                kept = [mark for mark in line if mark.height <= line[-1].finalized_height]
+                for _ in range(draw(st.integers(0, len(line) - max(1, len(kept))))):
+                    mark = line.pop()
+                    gone.append(retracted(mark.height, mark.hash[2:3]))
+            first = line[-1].height + 1
+            height = first + draw(st.integers(0, 2))
+            finalized = max(line[-1].finalized_height, height - draw(st.integers(4, 9)))
             branch = draw(st.sampled_from("abcdef"))
-            mark = watermark(line[-1].height + draw(st.integers(1, 3)), branch=branch, upto=number)
-            line.append(mark)
-            facts.append(mark)
-    return facts, line
+            line.append(watermark(height, from_height=first, branch=branch, finalized=finalized))
+            steps.append([*gone, line[-1]])
+    return steps, line
 
 
 @given(history=histories())
 def test_the_standing_watermarks_are_those_of_the_line(history):
-    facts, line = history
-    assert standing_watermarks(facts) == line
+    steps, line = history
+    assert standing_watermarks(fact for step in steps for fact in step) == line
 
 
 @given(history=histories(), chunk=st.integers(1, 12), holes=st.booleans())
-def test_where_the_reading_is_cut_changes_nothing(history, chunk, holes):
-    facts, line = history
+def test_where_the_reading_back_stops_it_has_the_lines_end_down_to_what_is_final(
+    history, chunk, holes
+):
+    steps, line = history
 
     async def check():
-        stream = await log_of(*([fact] for fact in facts), marker_holes=holes)
+        stream = await log_of(*steps, marker_holes=holes)
         kept, checkpoint.CHUNK_OFFSETS = checkpoint.CHUNK_OFFSETS, chunk
         try:
             tail = await read_tail(stream, CHAIN, reorganisation_limit=1_000)
         finally:
             checkpoint.CHUNK_OFFSETS = kept
-        assert list(tail.checkpoint.watermarks) == line
+        found = tail.checkpoint.watermarks
+        assert found[-1] == line[-1]
+        places = {mark.height: mark.hash for mark in found}
+        assert len(places) == len(found), "one watermark a height"
+        for mark in line:
+            assert mark.height < found[0].height or places[mark.height] == mark.hash
+        assert found[0].height <= max(line[-1].finalized_height, line[0].height)
 
     asyncio.run(check())
+
+
+async def test_a_reading_back_that_begins_with_blocks_read_again_goes_on(monkeypatch):
+    monkeypatch.setattr(checkpoint, "CHUNK_OFFSETS", 2)
+    marks = [watermark(h, finalized=5) for h in range(4, 10)]
+    stream = await log_of(*([mark] for mark in marks), [watermark(3), marks[-1]])
+    found = await heights(stream)
+    assert found in ([4, 5, 6, 7, 8, 9], [5, 6, 7, 8, 9])
 
 
 def test_the_moment_of_a_watermark_is_not_its_place():
