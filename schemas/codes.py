@@ -145,6 +145,7 @@ class Rejection(StrEnum):
     ORDER_CONFIRMED = "order_confirmed"
     MONEY_PENDING = "money_pending"
     DEADLINE_NOT_LATER = "deadline_not_later"
+    DEADLINE_TOO_FAR = "deadline_too_far"
     NOTHING_TO_AMEND = "nothing_to_amend"
     LINES_TOO_LARGE = "lines_too_large"
     PARTS_DO_NOT_ADD_UP = "parts_do_not_add_up"
@@ -263,6 +264,7 @@ _TABLE: Final[list[tuple[StrEnum, str]]] = [
     (Rejection.ORDER_CONFIRMED, "The order is confirmed."),
     (Rejection.MONEY_PENDING, "Money for this order was seen; force the cancellation to go on."),
     (Rejection.DEADLINE_NOT_LATER, "A deadline can only be moved later."),
+    (Rejection.DEADLINE_TOO_FAR, "A deadline lies at most a year ahead."),
     (Rejection.NOTHING_TO_AMEND, "The amendment changes nothing."),
     (Rejection.LINES_TOO_LARGE, "The lines are larger than we carry."),
     (Rejection.PARTS_DO_NOT_ADD_UP, "The parts are not equal to the transfer."),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import datetime
 
 from msgspec import Struct
@@ -15,6 +16,9 @@ from schemas.values import utc
 SPEC_VERSION = "1.0"
 SOURCE = "urn:crypto-payment-reconciler"
 CONTENT_TYPE = "application/json"
+
+#: Longer than any that we give; Python refuses to read numbers of thousands of digits.
+_SEQUENCE = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -72,7 +76,7 @@ def from_headers(headers: Headers, *, default_time: datetime) -> Envelope:
         type=found["ce_type"],
         time=_instant(found.get("ce_time"), default_time),
         subject=found.get("ce_subject"),
-        sequence=int(sequence) if sequence.isascii() and sequence.isdigit() else None,
+        sequence=int(sequence) if _SEQUENCE.fullmatch(sequence) else None,
     )
 
 
@@ -92,7 +96,6 @@ def _instant(text: str | None, default: datetime) -> datetime:
     if text is None:
         return default
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        return utc(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):  # also one without a zone, and one before the year 1
         return default
-    return default if moment.tzinfo is None else utc(moment)

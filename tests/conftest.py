@@ -1,3 +1,3 @@
 """Fixtures that every test may ask for."""
 
-pytest_plugins = ["tests.parts.fixtures"]
+pytest_plugins = ["tests.parts.fixtures", "tests.parts.worlds"]

@@ -37,7 +37,7 @@ def _phase_of_confirmed(
     """A confirmed order stays so until what confirmed it is gone and did not come back in time."""
     supported = sum(t.share for t in sums.counted if _supports(facts, t, moment, previous))
     enough = supported >= enough_for(facts)
-    shaken = any(not t.is_final for t in facts.transfers if t.transfer in previous.confirmed_by)
+    shaken = any(t.was_final and not t.is_final for t in sums.counted)
     attention = frozenset({Attention.RETRACTED}) if shaken or not enough else frozenset()
     if enough or not moment.verdicts:
         return Phase.CONFIRMED, attention
@@ -53,7 +53,7 @@ def _supports(facts: OrderFacts, transfer: OrderTransfer, moment: Moment, previo
     """
     if transfer.is_final:
         return True
-    if transfer.transfer not in previous.confirmed_by:
+    if transfer.transfer not in previous.confirmed_by and not transfer.was_final:
         return False
     if transfer.retracted_at is not None and has_lapsed(facts.terms, transfer, moment):
         return False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,7 @@ from reconciler.services.ledger import Ledger, OrderEntry
 from reconciler.services.place_order import (
     amount_of,
     check_lines,
+    check_minimum,
     journal_command,
     reserve_amount,
 )
@@ -22,6 +24,9 @@ from reconciler.storage import writes
 from schemas.codes import Phase, Rejection
 from schemas.commands import AmendOrder
 from schemas.values import utc
+
+#: How far ahead a deadline may lie: a rental is paid within days, and a shared amount stays reserved.
+DEADLINE_AHEAD_MAX: Final = timedelta(days=366)
 
 
 async def amend_order(
@@ -49,14 +54,25 @@ async def _amended(ledger: Ledger, entry: OrderEntry, item: Incoming, command: A
         check_lines(command.lines, bytes_max=ledger.context.lines_bytes_max)
         changes["lines"] = command.lines.copy()
     if command.deadline is not None:
-        if utc(command.deadline) <= terms.deadline:
-            raise RefusedError(Rejection.DEADLINE_NOT_LATER, f"Found {command.deadline}.")
-        changes["deadline"] = utc(command.deadline)
+        changes["deadline"] = _later(terms, item, command.deadline)
     if command.amount is not None or command.amount_decimal is not None:
         changes |= await _new_amount(ledger, entry, item, command)
     if not changes:
         raise RefusedError(Rejection.NOTHING_TO_AMEND)
     return msgspec.structs.replace(terms, **changes)
+
+
+def _later(terms: Terms, item: Incoming, deadline: datetime) -> datetime:
+    """Check a new deadline. Aware instants at the ends of the calendar have no UTC form."""
+    try:
+        later = utc(deadline)
+    except OverflowError as error:
+        raise RefusedError(Rejection.DEADLINE_TOO_FAR, f"Found {deadline}.") from error
+    if later <= terms.deadline:
+        raise RefusedError(Rejection.DEADLINE_NOT_LATER, f"Found {deadline}.")
+    if later > item.recorded_at + DEADLINE_AHEAD_MAX:
+        raise RefusedError(Rejection.DEADLINE_TOO_FAR, f"Found {deadline}.")
+    return later
 
 
 async def _new_amount(
@@ -66,9 +82,10 @@ async def _new_amount(
     terms = entry.state.terms
     asset = ledger.context.catalogue.asset(terms.asset)
     asked = amount_of(command, asset)
+    route = ledger.context.routes.get(terms.route)
+    check_minimum(route, asked)
     due = asked
     if terms.mode == "shared":
-        route = ledger.context.routes.get(terms.route)
         if route is None:
             raise RefusedError(Rejection.UNKNOWN_ROUTE, f"Found {terms.route!r}.")
         due = await reserve_amount(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from reconciler.lifecycle.assess import Assessment
 from reconciler.lifecycle.counting import end_of_open, is_in_time
 from reconciler.lifecycle.finality import depth_of, depth_required, tier_of_transfer
@@ -21,6 +23,9 @@ from schemas.events import (
     EventTransfer,
     PaymentEvent,
 )
+
+#: More of an order's transfers are not listed in an event; its sums are those of all of them.
+TRANSFERS_TOLD_MAX: Final = 200
 
 
 def announce(
@@ -109,6 +114,7 @@ def _event(
 def _transfers(
     state: OrderState, status: Status, transfers: tuple[OrderTransfer, ...], moment: Moment
 ) -> tuple[EventTransfer, ...]:
+    transfers = _worth_telling(status, transfers)
     order_sum = status.received_final + status.received_pending
     end = end_of_open(state.terms, state.claims, status.reversed_at)
     return tuple(
@@ -122,6 +128,23 @@ def _transfers(
         )
         for transfer in transfers
     )
+
+
+def _worth_telling(
+    status: Status, transfers: tuple[OrderTransfer, ...]
+) -> tuple[OrderTransfer, ...]:
+    """Choose what an event lists: anybody can send dust, and a message has a largest size.
+
+    What counts first, then the largest; in the order in which they came.
+    """
+    if len(transfers) <= TRANSFERS_TOLD_MAX:
+        return transfers
+    counted = set(status.counted)
+    ranked = sorted(
+        range(len(transfers)),
+        key=lambda n: (transfers[n].transfer not in counted, -transfers[n].amount, n),
+    )
+    return tuple(transfers[n] for n in sorted(ranked[:TRANSFERS_TOLD_MAX]))
 
 
 def _transfer(

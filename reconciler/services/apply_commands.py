@@ -33,7 +33,15 @@ from reconciler.stream.topics import ORDERS, ORDERS_REJECTED
 from schemas.caip import family_of
 from schemas.codec import COMMAND_KINDS, encode
 from schemas.codes import Rejection
-from schemas.commands import AmendOrder, CancelOrder, ClaimPaid, Decide, PlaceOrder
+from schemas.commands import (
+    AmendOrder,
+    CancelOrder,
+    ClaimPaid,
+    Decide,
+    Hold,
+    PlaceOrder,
+    Release,
+)
 from schemas.envelope import derived_id
 from schemas.values import Message
 
@@ -132,16 +140,30 @@ class _Run:
         work, context = self.ledger.work, self.ledger.context
         messages = [item.message for item in items if item.message is not None]
         references = {ref for m in messages if (ref := getattr(m, "reference", None))}
-        lanes = {row.lane for row in (await reads.orders(work, references)).values()}
-        for message in messages:
-            if isinstance(message, PlaceOrder):
-                lanes |= _lanes_of_place(context, message)
-        if any(isinstance(message, Decide) for message in messages):
-            lanes |= set(await reads.lane_names(work))
-        await work.lock_lanes(exclusive=None, shared=sorted(lanes))
+        known = (await reads.orders(work, references)).values()
+        places = [m for m in messages if isinstance(m, PlaceOrder)]
+        lanes = {row.lane for row in known}
+        for place in places:
+            lanes |= _lanes_of_place(context, place)
+        await self._lock_lanes(messages, lanes)
         names = {f"command/{getattr(m, 'idempotency_key', '')}" for m in messages}
-        names |= {f"order/{m.reference}" for m in messages if isinstance(m, PlaceOrder)}
+        # One reference may come on two partitions: an order that is not there yet is waited for.
+        names |= {f"order/{reference}" for reference in references}
+        purchases = {row.purchase for row in known} | {m.purchase for m in places}
+        names |= {f"purchase/{purchase}" for purchase in purchases if purchase is not None}
+        addresses = [key for m in places if (key := _address_of_place(context, m)) is not None]
+        names |= {f"address/{family}/{key}" for family, key in addresses}
         await work.lock_names(names)
+
+    async def _lock_lanes(self, messages: Sequence[Message], lanes: set[str]) -> None:
+        """Hold coverage still; a person's decision may touch any lane, a hold touches all at once."""
+        work = self.ledger.work
+        decisions = [m for m in messages if isinstance(m, Decide)]
+        if decisions:
+            lanes = lanes | set(await reads.lane_names(work))
+        if any(isinstance(m.action, Hold | Release) for m in decisions):
+            await work.lock_all_lanes(lanes)
+        await work.lock_lanes(exclusive=None, shared=sorted(lanes))
 
     async def apply(self, items: Sequence[Incoming]) -> CommandsApplied:
         ledger = self.ledger
@@ -250,6 +272,7 @@ class _Run:
                 _reject(self.ledger, item, RefusedError(Rejection.UNKNOWN_ORDER))
                 continue
             key = getattr(item.message, "idempotency_key", "")
+            await self.ledger.work.lock_names([f"command/{key}"])
             self.commands.update(await reads.commands(self.ledger.work, [key]))
             seq = (await self.ledger.work.next_seqs(1))[0]
             await self._apply_or_reject(item, seq)

@@ -12,8 +12,9 @@ from datetime import datetime
 from msgspec import Struct
 
 from chains.addresses import canonical_key
+from reconciler.services.claims import tx_name
 from reconciler.services.context import ServiceContext
-from reconciler.services.coverage import apply_retraction, apply_watermark
+from reconciler.services.coverage import apply_retraction, apply_watermark, drain_lane, wake_address
 from reconciler.services.incoming import Incoming, LaneStoppedError, journal_body, read_record
 from reconciler.services.judge import catch_up, judge
 from reconciler.services.ledger import AddressKey, Ledger
@@ -115,15 +116,14 @@ class _Run:
     async def _load(self, items: Sequence[Incoming]) -> None:
         """Lock the addresses and read everything that the batch can touch."""
         ledger = self.ledger
-        await ledger.lock_addresses(self._address_keys(items))
         seen = [i.message for i in items if isinstance(i.message, TransferSeen)]
         names = {m.transfer for m in seen}
         names |= {i.message.transfer for i in items if isinstance(i.message, TransferDropped)}
-        txs = {m.transfer.split("/")[1] for m in seen}
-        found = await reads.transfers(ledger.work, names)
-        by_tx = await reads.transfers_of_txs(ledger.work, self.chain, txs)
-        await ledger.load_transfers([*found.values(), *by_tx])
-        await prepare_matching(ledger, seen)
+        txs = {name.split("/")[1] for name in names}
+        await self._load_transfers(items, txs)
+        places = {(self.lane.name, m.block.height) for m in seen if m.block is not None}
+        await ledger.load_line(places)
+        await prepare_matching(ledger, family_of(self.chain), seen, txs)
         references = {ref for name in ledger.transfers for ref in ledger.owners_of(name)}
         references |= {row.owner for row in ledger.addresses.values() if row.owner is not None}
         looked_up = [i.message for i in items if isinstance(i.message, TransactionLookedUp)]
@@ -131,7 +131,23 @@ class _Run:
         paid = await reads.transfers(ledger.work, {name for m in looked_up for name in m.pays})
         await ledger.load_transfers(paid.values())
         await ledger.load_orders(references)
-        await self._lock_other_lanes()
+
+    async def _load_transfers(self, items: Sequence[Incoming], txs: set[str]) -> None:
+        """Read the batch's transfers and all that their transactions pay us, behind their locks.
+
+        A transaction may pay addresses of other lanes: its name is locked, so that each sees what the
+        others brought, and those addresses as well, since what the transaction pays is noted on all.
+        """
+        ledger, work = self.ledger, self.ledger.work
+        family = family_of(self.chain)
+        if ledger.context.lanes[self.chain] > 1:
+            await work.lock_names(tx_name(family, tx) for tx in txs)
+        known = await reads.transfers_of_txs(work, self.chain, txs)
+        keys = {*self._address_keys(items), *((r.family, r.address_key) for r in known)}
+        await ledger.lock_addresses(keys)
+        if known and work.is_postgresql:  # what is decided on is read after the lock
+            known = await reads.transfers_of_txs(work, self.chain, txs)
+        await ledger.load_transfers(known)
 
     def _address_keys(self, items: Sequence[Incoming]) -> list[AddressKey]:
         family = family_of(self.chain)
@@ -146,27 +162,24 @@ class _Run:
                 keys.append((family, item.key_text))
         return keys
 
-    async def _lock_other_lanes(self) -> None:
-        """Hold the coverage of orders of other lanes still, while this batch judges them."""
-        others = {entry.row.lane for entry in self.ledger.orders.values()} - {self.lane.name}
-        if not others:
-            return
-        await self.ledger.work.lock_lanes(exclusive=None, shared=sorted(others))
-        for name in others:
-            self.ledger.lanes.pop(name, None)
-        await self.ledger.load_lanes(others)
-
     async def _apply_or_keep(self, item: Incoming, seq: int) -> None:
         """Apply a fact; one that cannot be applied is kept as it came, and the lane moves on."""
         if item.message is None:
             self.unreadable += 1
-            await keep_unreadable(self.ledger, item, self.chain, seq, why=item.why)
+            await self._keep_unreadable(item, seq, why=item.why)
             return
         try:
             await self._apply(item, seq)
         except UnappliableError as error:
             self.unreadable += 1
-            await keep_unreadable(self.ledger, item, self.chain, seq, why=str(error))
+            await self._keep_unreadable(item, seq, why=str(error))
+
+    async def _keep_unreadable(self, item: Incoming, seq: int, *, why: str) -> None:
+        """Hold the orders of its address from here on: those due before are judged first."""
+        address = self.ledger.addresses.get((family_of(self.chain), item.key_text))
+        if address is not None and address.owner is None:
+            await drain_lane(self.ledger, self.ledger.lanes[self.lane.name])
+        await keep_unreadable(self.ledger, item, self.chain, seq, why=why)
 
     async def _apply(self, item: Incoming, seq: int) -> None:
         message, ledger = item.message, self.ledger
@@ -195,8 +208,14 @@ class _Run:
         ledger = self.ledger
         key = canonical_key(self.chain, message.address)
         row = ledger.addresses.get((family_of(self.chain), key))
-        if row is None or not row.cover(self.chain):
+        if row is None or row.is_covered(self.chain):
             return
+        entry = ledger.orders.get(row.owner) if row.owner else None
+        if entry is not None:
+            await catch_up(ledger, entry)
+        elif row.owner is None:
+            await drain_lane(ledger, ledger.lanes[self.lane.name])
+        row.cover(self.chain)
         ledger.touch_address(row)
         ledger.journal.add(
             seq=seq,
@@ -206,10 +225,10 @@ class _Run:
             recorded_at=item.recorded_at,
             body=journal_body(item),
         )
-        entry = ledger.orders.get(row.owner) if row.owner else None
+        if row.owner is None:
+            await wake_address(ledger, row.family, row.key)
         if entry is None or entry.state.terms.chain != self.chain:
             return
-        await catch_up(ledger, entry)
         lane = ledger.lane_of(entry)
         await judge(
             ledger, entry, lane.moment(seq=seq, recorded_at=item.recorded_at, verdicts=False)

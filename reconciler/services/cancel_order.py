@@ -30,6 +30,9 @@ async def cancel_order(
         entry.state.decisions, cancelled=True, cancel_reason=command.reason
     )
     entry.change(decisions=decisions)
+    if status is not None:
+        # One that a person had brought back may be cancelled once more.
+        entry.change(status=msgspec.structs.replace(status, ended_as=None))
     journal_command(ledger, entry, item, seq)
     lane = ledger.lane_of(entry)
     await judge(ledger, entry, lane.moment(seq=seq, recorded_at=item.recorded_at, verdicts=False))

@@ -7,11 +7,10 @@ import msgspec
 from chains.addresses import AddressError, canonical_key
 from chains.registry import parse_address, parse_transaction_id
 from reconciler.model.order import Claim
-from reconciler.services.claims import request_id, settle_claims
+from reconciler.services.claims import request_id, settle_claims, tx_name
 from reconciler.services.incoming import Incoming
 from reconciler.services.judge import catch_up, judge
 from reconciler.services.ledger import Ledger, OrderEntry
-from reconciler.services.look_ups import open_used_exceptions
 from reconciler.services.matching import find_match, keep_own_exception
 from reconciler.services.place_order import journal_command
 from reconciler.services.refused import RefusedError
@@ -37,8 +36,12 @@ async def claim_payment(
     named = {c.tx for c in entry.state.claims if c.tx is not None}
     if claim.tx is not None and claim.tx not in named:
         _check_number(entry, named)
+    journal_command(ledger, entry, item, seq)
+    if entry.state.claims and _says_nothing_new(entry, claim):
+        return
     claims = tuple(_superseded(known, claim) for known in entry.state.claims)
-    claim = await _judge_known(ledger, entry, claim)
+    await _load_named(ledger, entry, claim)
+    claim = msgspec.structs.replace(claim, known=_is_known(ledger, entry, claim))
     entry.change(claims=(*claims, claim))
     ledger.add_new(
         "claims",
@@ -52,11 +55,9 @@ async def claim_payment(
         ),
     )
     settle_claims(ledger, entry)
-    await open_used_exceptions(ledger, entry, item)
     if claim.tx is not None and claim.tx not in named:
         _ask_for(ledger, entry, item, claim)
         await _rank_again(ledger, entry, item, claim)
-    journal_command(ledger, entry, item, seq)
     lane = ledger.lane_of(entry)
     await judge(ledger, entry, lane.moment(seq=seq, recorded_at=item.recorded_at, verdicts=False))
 
@@ -95,24 +96,43 @@ def _superseded(known: Claim, new: Claim) -> Claim:
     return known
 
 
-async def _judge_known(ledger: Ledger, entry: OrderEntry, claim: Claim) -> Claim:
-    """Judge a claim by transfers that are known already: both orders of arrival end the same."""
+def _says_nothing_new(entry: OrderEntry, claim: Claim) -> bool:
+    """Tell whether the button was pressed again without a word that we do not know yet.
+
+    The flag is set and the extension earned by the first; to keep every press would let a customer
+    grow the order's events without end.
+    """
+    known = entry.state.claims
+    new_tx = claim.tx is not None and all(claim.tx != c.tx for c in known)
+    most = entry.state.terms.policy.claims_max
+    senders = {c.sender for c in known if c.sender is not None}
+    new_sender = claim.sender is not None and claim.sender not in senders and len(senders) < most
+    return not new_tx and not new_sender
+
+
+async def _load_named(ledger: Ledger, entry: OrderEntry, claim: Claim) -> None:
+    """Read the transfers of the named transaction that are known already, and whose they are.
+
+    With several lanes a transfer may come at the same moment: the name of its transaction is what both
+    wait for. The addresses are locked before the transfers are read, since they are ranked again.
+    """
     if claim.tx is None:
-        return claim
+        return
     terms = entry.state.terms
-    found = []
+    if ledger.context.lanes[terms.chain] > 1:
+        await ledger.work.lock_names([tx_name(terms.family, claim.tx)])
     for chain in ledger.context.chains_of(terms.family):
-        found += await reads.transfers_of_txs(ledger.work, chain, [claim.tx])
-    await ledger.load_transfers(found)
-    here = [row for row in found if row.chain == terms.chain and row.state != TransferState.DROPPED]
-    owners = {ref for row in here for ref in ledger.owners_of(row.transfer)}
-    known = claim.known or bool(here)
-    end = claim.end
-    if owners and entry.row.reference not in owners:
-        end = ClaimEnd.ALREADY_USED
-    elif found and not here:
-        end = ClaimEnd.OTHER_CHAIN
-    return msgspec.structs.replace(claim, known=known, end=end)
+        found = await reads.transfers_of_txs(ledger.work, chain, [claim.tx])
+        await ledger.lock_addresses((row.family, row.address_key) for row in found)
+        if found:
+            found = await reads.transfers_of_txs(ledger.work, chain, [claim.tx])
+        await ledger.load_transfers(found)
+
+
+def _is_known(ledger: Ledger, entry: OrderEntry, claim: Claim) -> bool:
+    """Tell whether the chain has the named transaction."""
+    here = ledger.transfers_of_tx(entry.state.terms.chain, claim.tx or "")
+    return any(row.state != TransferState.DROPPED for row in here)
 
 
 def _ask_for(ledger: Ledger, entry: OrderEntry, item: Incoming, claim: Claim) -> None:
@@ -136,6 +156,5 @@ async def _rank_again(ledger: Ledger, entry: OrderEntry, item: Incoming, claim: 
         for row in ledger.transfers_of_tx(chain, claim.tx or ""):
             if ledger.owners_of(row.transfer):
                 continue
-            await ledger.lock_addresses([(row.family, row.address_key)])
             ledger.claims_seen = []
             await keep_own_exception(ledger, row, await find_match(ledger, row), item)

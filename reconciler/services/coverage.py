@@ -36,7 +36,7 @@ async def apply_watermark(
     view.dirty = True
     gap = await _gap(ledger, row, message)
     if gap is not None:
-        await _hold(ledger, view, gap, item.recorded_at)
+        await _hold(ledger, view, gap, item.recorded_at, seq)
         return
     if message.height < (row.height or 0):
         return  # an old watermark once more: what it says is known
@@ -45,10 +45,12 @@ async def apply_watermark(
     decided_until = None if inbox_until is None else min(message.time, inbox_until)
     row.seq = seq
     row.height, row.hash, row.time = message.height, message.hash, message.time
+    # A lagging node may name a lower one; what was final stays so, here and in the lane's log.
     row.finalized_height = max(row.finalized_height, message.finalized_height)
     row.decided_until = decided_until
     row.log_id = message.log_id
     entry = _log_row(lane, item, seq, message, inbox_until=inbox_until, decided_until=decided_until)
+    entry.finalized_height = row.finalized_height
     view.applied.append(entry)
     ledger.add_new("lane_log", entry)
 
@@ -87,7 +89,11 @@ async def _overlap_gap(ledger: Ledger, row: rows.LaneRow, message: Watermark) ->
     return f"a span from {message.from_height} does not join what is covered up to {row.height}"
 
 
-async def _hold(ledger: Ledger, view: LaneView, why: str, at: datetime) -> None:
+async def _hold(ledger: Ledger, view: LaneView, why: str, at: datetime, seq: int) -> None:
+    """Hold the lane's verdicts from here on, and tell the orders that are over and wait for it."""
+    is_news = view.row.held is None
+    if is_news:
+        await drain_lane(ledger, view)
     view.row.held = why
     await open_exception(
         ledger,
@@ -99,6 +105,15 @@ async def _hold(ledger: Ledger, view: LaneView, why: str, at: datetime) -> None:
         ),
         at,
     )
+    if not is_news:
+        return
+    chain = view.row.chain
+    overdue = await reads.overdue_orders(ledger.work, chain, before=at, limit=_DRAIN_LIMIT)
+    await ledger.load_orders(overdue)
+    for reference in overdue:
+        entry = ledger.orders[reference]
+        if entry.row.lane == view.row.lane:
+            await judge(ledger, entry, view.moment(seq=seq, recorded_at=at, verdicts=False))
 
 
 async def _release(ledger: Ledger, view: LaneView, at: datetime) -> None:
@@ -112,6 +127,16 @@ async def _release(ledger: Ledger, view: LaneView, at: datetime) -> None:
 async def wake_waiting(ledger: Ledger, *, lane: str) -> None:
     """Make every order of a lane that waits for a hold due at the next watermark."""
     await _wake(ledger, "lane", lane)
+
+
+async def wake_address(ledger: Ledger, family: str, key: str) -> None:
+    """Make every order of a shared address that waits due at the next watermark."""
+    await ledger.flush()
+    await writes.wake_orders_of_address(ledger.work, family, key)
+    for entry in ledger.orders.values():
+        if (entry.row.family, entry.row.address_key) == (family, key) and entry.row.waits:
+            entry.row.due_height = 0
+            entry.dirty = True
 
 
 async def wake_subject(ledger: Ledger, subject: str) -> None:
@@ -147,9 +172,13 @@ async def apply_retraction(
     await _lower(ledger, view, message)
     _log_retraction(ledger, lane, item, message, seq)
     affected = await reads.transfers_above(ledger.work, lane.name, message.parent.height)
-    await ledger.load_transfers(affected)
+    await ledger.lock_addresses((row.family, row.address_key) for row in affected)
+    unknown = {row.transfer for row in affected} - ledger.transfers.keys()
+    await ledger.load_transfers((await reads.transfers(ledger.work, unknown)).values())
     owners = {ref for row in affected for ref in ledger.owners_of(row.transfer)}
     await ledger.load_orders(owners)
+    for reference in sorted(owners):  # the drained lane's orders, and those of other lanes
+        await catch_up(ledger, ledger.orders[reference])
     for found in affected:
         row = ledger.transfers[found.transfer]
         row.was_final = row.was_final or row.state == TransferState.FINAL
@@ -157,7 +186,6 @@ async def apply_retraction(
         ledger.put_transfer(row)
     for reference in sorted(owners):
         entry = ledger.orders[reference]
-        await catch_up(ledger, entry)
         own = ledger.lane_of(entry)
         await judge(
             ledger, entry, own.moment(seq=seq, recorded_at=item.recorded_at, verdicts=False)
@@ -165,7 +193,12 @@ async def apply_retraction(
 
 
 async def drain_lane(ledger: Ledger, view: LaneView) -> None:
-    """Judge every order that the lane's present coverage made due, inside this unit of work."""
+    """Judge every order that the lane's present coverage made due, inside this unit of work.
+
+    Whoever holds an order still for all its lane's sake does this first, so that what was due before
+    is judged by what was so before.
+    """
+    await ledger.flush()
     while due := await reads.due_orders(ledger.work, view.row, limit=_DRAIN_LIMIT):
         await ledger.load_orders([order.reference for order in due])
         for order in due:
@@ -183,6 +216,7 @@ async def _lower(ledger: Ledger, view: LaneView, message: BlockRetracted) -> Non
     row.decided_until = below.decided_until if below else None
     view.forget_watermarks()
     view.dirty = True
+    await ledger.reload_line(view.row.lane)
 
 
 def _log_retraction(

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
+from reconciler.lifecycle.counting import end_of_open, is_implausible, is_in_time
 from reconciler.matcher import Share
 from reconciler.matcher.match import Match
 from reconciler.model.order import OrderDecisions
-from reconciler.services.coverage import wake_subject
+from reconciler.model.status import Status
+from reconciler.services.claims import settle_claims
+from reconciler.services.coverage import drain_lane, wake_subject
 from reconciler.services.desk import close_exception, settle_exception
 from reconciler.services.incoming import Incoming, journal_body
-from reconciler.services.judge import catch_up, judge
+from reconciler.services.judge import catch_up, catch_up_all, judge
 from reconciler.services.ledger import Ledger, OrderEntry
 from reconciler.services.matching import find_match, give_by_match
 from reconciler.services.refused import RefusedError
@@ -58,6 +61,7 @@ class Before(Message, frozen=True):
     disposed: str | None = None
     order: str | None = None
     decisions: OrderDecisions | None = None
+    word: Literal["accepted", "revived"] | None = None
     subject: str | None = None
 
 
@@ -90,6 +94,7 @@ async def decide(ledger: Ledger, item: Incoming, command: Decide, seq: int) -> N
     _journal(ledger, item, command, done, seq)
     for reference in done.orders:
         entry = ledger.orders[reference]
+        settle_claims(ledger, entry)
         lane = ledger.lane_of(entry)
         await judge(
             ledger, entry, lane.moment(seq=seq, recorded_at=item.recorded_at, verdicts=True)
@@ -100,22 +105,25 @@ async def load_for_decision(ledger: Ledger, action: Action) -> None:
     """Read what a decision is about: its transfer with all owners, its orders."""
     references: list[str] = []
     if isinstance(action, Assign | Split | Reject | Returned | WriteOff):
-        found = await reads.transfers(ledger.work, [action.transfer])
-        await ledger.lock_addresses((row.family, row.address_key) for row in found.values())
-        await ledger.load_transfers(
-            [r for r in found.values() if r.transfer not in ledger.transfers]
-        )
-        references += ledger.owners_of(action.transfer)
-        references += [
-            address.owner
-            for row in found.values()
-            if (address := ledger.addresses.get((row.family, row.address_key))) and address.owner
-        ]
+        references += await _load_transfer(ledger, action.transfer)
     if isinstance(action, Assign | AcceptShort | Revive):
         references.append(action.reference)
     if isinstance(action, Split):
         references += [part.reference for part in action.parts]
     await ledger.load_orders(references)
+
+
+async def _load_transfer(ledger: Ledger, name: str) -> list[str]:
+    """Read a transfer behind its address's lock; gives the orders that may have it."""
+    found = await reads.transfers(ledger.work, [name])
+    await ledger.lock_addresses((row.family, row.address_key) for row in found.values())
+    if name not in ledger.transfers:
+        await ledger.load_transfers((await reads.transfers(ledger.work, found)).values())
+    row = ledger.transfers.get(name)
+    if row is None:
+        return []
+    owner = ledger.addresses[row.family, row.address_key].owner
+    return [*ledger.owners_of(name), *([owner] if owner is not None else [])]
 
 
 async def _carry_out(ledger: Ledger, item: Incoming, command: Decide, action: Action) -> _Done:
@@ -182,9 +190,14 @@ async def _give(
         if (terms.asset, terms.chain) != (row.asset, row.chain):
             detail = f"Expected {terms.asset}, found {row.asset}."
             raise RefusedError(Rejection.WRONG_ASSET, detail)
+        if is_implausible(terms, row.amount, decided=True):
+            detail = f"Nothing above {terms.policy.amount_max} counts, found {row.amount}."
+            raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, detail)
     touched = {*ledger.owners_of(row.transfer), *(share.order for share in shares)}
     before = _before(ledger, row)
-    await _catch_up_all(ledger, touched)
+    await catch_up_all(ledger, touched)
+    for share in shares:
+        _take_up_again(ledger.orders[share.order], row)
     match = Match(
         rule=MatchRule.DECISION,
         shares=tuple(shares),
@@ -193,6 +206,25 @@ async def _give(
     row.rejected_from = None
     await give_by_match(ledger, row, match, item)
     return _Done(before=before, orders=tuple(sorted(touched)))
+
+
+def _take_up_again(entry: OrderEntry, row: TransferRow) -> None:
+    """What was set aside when the order was cancelled is given to it anew."""
+    status = entry.state.status
+    if status is None or row.transfer not in status.set_aside:
+        return
+    rest = tuple(name for name in status.set_aside if name != row.transfer)
+    entry.change(status=msgspec.structs.replace(status, set_aside=rest))
+
+
+async def _match_anew(ledger: Ledger, row: TransferRow, item: Incoming) -> set[str]:
+    """Let the rules say whose a transfer is; gives the orders that get it, caught up before."""
+    match = await find_match(ledger, row)
+    winners: set[str] = {share.order for share in match.shares}
+    await ledger.load_orders(winners)
+    await catch_up_all(ledger, winners)
+    await give_by_match(ledger, row, match, item)
+    return winners
 
 
 def _check_free(row: TransferRow) -> None:
@@ -209,10 +241,10 @@ async def _reject(ledger: Ledger, item: Incoming, action: Reject) -> _Done:
     if not owners:
         raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, "The transfer has no order.")
     before = _before(ledger, row)
-    await _catch_up_all(ledger, owners)
+    await catch_up_all(ledger, owners)
     row.rejected_from = min(owners)
     ledger.give(row.transfer, [])
-    await give_by_match(ledger, row, await find_match(ledger, row), item)
+    owners |= await _match_anew(ledger, row, item)
     return _Done(before=before, orders=tuple(sorted(owners)))
 
 
@@ -222,14 +254,14 @@ async def _dispose(
     """Settle a transfer that pays nothing: sent back, or written off."""
     row = _transfer(ledger, action.transfer)
     _check_free(row)
-    for reference in ledger.owners_of(row.transfer):
+    owners = set(ledger.owners_of(row.transfer))
+    await catch_up_all(ledger, owners)
+    for reference in owners:
         status = _order(ledger, reference).state.status
         if status is not None and row.transfer in status.counted and not status.has_ended:
             detail = f"It counts for order {reference}."
             raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, detail)
     before = _before(ledger, row)
-    owners = set(ledger.owners_of(row.transfer))
-    await _catch_up_all(ledger, owners)
     by = f"{command.actor}: {command.reason}"
     returned = isinstance(action, Returned)
     row.disposed = f"returned in {action.tx}" if isinstance(action, Returned) else "written off"
@@ -252,7 +284,11 @@ async def _about_order(ledger: Ledger, action: AcceptShort | Revive) -> _Done:
     entry = _order(ledger, action.reference)
     await catch_up(ledger, entry)
     status = entry.state.status
-    before = Before(order=entry.row.reference, decisions=entry.state.decisions)
+    before = Before(
+        order=entry.row.reference,
+        decisions=entry.state.decisions,
+        word="accepted" if isinstance(action, AcceptShort) else "revived",
+    )
     if isinstance(action, AcceptShort):
         if status is None or status.received_final == 0 or status.phase is Phase.CONFIRMED:
             raise RefusedError(Rejection.NOTHING_TO_ACCEPT)
@@ -262,9 +298,20 @@ async def _about_order(ledger: Ledger, action: AcceptShort | Revive) -> _Done:
     else:
         if status is None or status.phase not in {Phase.EXPIRED, Phase.UNDERPAID}:
             raise RefusedError(Rejection.NOT_REVIVABLE)
+        if not _may_revive(ledger, entry, status):
+            detail = "Its price holds no longer: what is late came after the time to pay."
+            raise RefusedError(Rejection.NOT_REVIVABLE, detail)
         changed = msgspec.structs.replace(entry.state.decisions, revived=True)
     entry.change(decisions=changed)
     return _Done(before=before, orders=(entry.row.reference,))
+
+
+def _may_revive(ledger: Ledger, entry: OrderEntry, status: Status) -> bool:
+    """Tell whether the price holds: for a stable asset, or for money that was first seen in time."""
+    terms, claims = entry.state.terms, entry.state.claims
+    end = end_of_open(terms, claims, status.reversed_at)
+    late = [t for t in ledger.view_of(entry) if t.transfer in status.late]
+    return terms.policy.stable or any(is_in_time(terms, claims, t, end) for t in late)
 
 
 async def _close(ledger: Ledger, item: Incoming, command: Decide, action: Close) -> _Done:
@@ -278,7 +325,6 @@ async def _close(ledger: Ledger, item: Incoming, command: Decide, action: Close)
         chain = ledger.context.chain_of_topic.get(topic)
         if chain is not None:
             orders = await settle_unreadable(ledger, row.subject, family_of(chain))
-    await _catch_up_all(ledger, set(orders))
     return _Done(before=Before(), orders=tuple(orders))
 
 
@@ -292,23 +338,33 @@ async def _hold(ledger: Ledger, item: Incoming, command: Decide, action: Hold) -
     if action.subject not in _subjects(ledger):
         detail = f"Expected a chain, an asset or a route, found {action.subject!r}."
         raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, detail)
+    await _drain_all(ledger)
     await writes.put_hold(ledger.work, row)
     ledger.holds.setdefault(action.subject, row)
     overdue = await reads.overdue_orders(
         ledger.work, action.subject, before=item.recorded_at, limit=_HELD_AT_ONCE
     )
     await ledger.load_orders(overdue)
-    await _catch_up_all(ledger, set(overdue))
     return _Done(before=Before(subject=action.subject), orders=tuple(sorted(overdue)))
 
 
 async def _release(ledger: Ledger, action: Action) -> _Done:
     subject = action.subject if isinstance(action, Release) else ""
-    if ledger.holds.pop(subject, None) is None:
+    if subject not in ledger.holds:
         raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, f"Nothing holds {subject!r}.")
+    await _drain_all(ledger)
+    del ledger.holds[subject]
     await writes.lift_hold(ledger.work, subject)
     await wake_subject(ledger, subject)
     return _Done(before=Before(subject=subject))
+
+
+async def _drain_all(ledger: Ledger) -> None:
+    """Judge what is due by what was so before the hold, or before its end; all lanes are locked."""
+    names = await reads.lane_names(ledger.work)
+    await ledger.load_lanes(names)
+    for name in names:
+        await drain_lane(ledger, ledger.lanes[name])
 
 
 def _subjects(ledger: Ledger) -> set[str]:
@@ -334,8 +390,8 @@ async def _undo(ledger: Ledger, item: Incoming, command: Decide, action: Undo) -
         await ledger.load_orders([before.order])
         entry = _order(ledger, before.order)
         await catch_up(ledger, entry)
-        old = Before(order=before.order, decisions=entry.state.decisions)
-        entry.change(decisions=before.decisions)
+        old = msgspec.structs.replace(before, decisions=entry.state.decisions)
+        entry.change(decisions=_without(entry.state.decisions, before))
         done = _Done(before=old, orders=(before.order,))
     else:
         raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, "Decide the opposite instead.")
@@ -343,26 +399,28 @@ async def _undo(ledger: Ledger, item: Incoming, command: Decide, action: Undo) -
     return done
 
 
+def _without(now: OrderDecisions, before: Before) -> OrderDecisions:
+    """Put back the one word that a decision changed; what was decided beside it since stays."""
+    old = before.decisions or OrderDecisions()
+    if before.word == "accepted":
+        return msgspec.structs.replace(now, accepted=old.accepted)
+    return msgspec.structs.replace(now, revived=old.revived)
+
+
 async def _put_back_transfer(ledger: Ledger, item: Incoming, before: Before) -> _Done:
     name = before.transfer or ""
-    found = await reads.transfers(ledger.work, [name])
-    await ledger.lock_addresses((row.family, row.address_key) for row in found.values())
-    await ledger.load_transfers([r for r in found.values() if r.transfer not in ledger.transfers])
+    owners = {*await _load_transfer(ledger, name), *(order for order, _ in before.shares)}
     row = _transfer(ledger, name)
-    address = ledger.addresses[row.family, row.address_key]
-    owners = {*ledger.owners_of(name), *(order for order, _ in before.shares)}
-    if address.owner is not None:
-        owners.add(address.owner)
     await ledger.load_orders(owners)
     now = _before(ledger, row)
-    await _catch_up_all(ledger, owners)
+    await catch_up_all(ledger, owners)
     row.rejected_from, row.disposed = before.rejected_from, before.disposed
     if before.decided:
         shares = [Share(OrderReference(order), amount) for order, amount in before.shares]
-        match = await find_match(ledger, row, shares)
+        await give_by_match(ledger, row, await find_match(ledger, row, shares), item)
     else:
-        match = await find_match(ledger, row)
-    await give_by_match(ledger, row, match, item)
+        ledger.give(row.transfer, [])
+        owners |= await _match_anew(ledger, row, item)
     return _Done(before=now, orders=tuple(sorted(owners)))
 
 
@@ -374,11 +432,6 @@ def _before(ledger: Ledger, row: TransferRow) -> Before:
         rejected_from=row.rejected_from,
         disposed=row.disposed,
     )
-
-
-async def _catch_up_all(ledger: Ledger, references: set[str]) -> None:
-    for reference in sorted(references):
-        await catch_up(ledger, ledger.orders[reference])
 
 
 def _journal(ledger: Ledger, item: Incoming, command: Decide, done: _Done, seq: int) -> None:

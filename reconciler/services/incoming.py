@@ -34,8 +34,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
     @property
     def key_text(self) -> str:
-        """The key as text; what is not UTF-8 is shown as such."""
-        return self.key.decode(errors="replace")
+        """The key as text; what is not UTF-8 or cannot be kept as text is shown as such."""
+        return self.key.decode(errors="replace").replace("\x00", "\ufffd")
 
 
 def read_record(record: Record, kinds: dict[str, type[Message]]) -> Incoming:
@@ -46,6 +46,8 @@ def read_record(record: Record, kinds: dict[str, type[Message]]) -> Incoming:
         envelope: Envelope = from_headers(record.headers, default_time=record.time)
         type_name = envelope.type
         message = decode(type_name, record.value or b"", kinds)
+        if b"\\u0000" in (record.value or b"") and _holds_nul(message):
+            message, why = None, "a text holds a NUL character, which no database keeps"
     except EnvelopeError as error:
         why = str(error)
     except UnknownKind as error:
@@ -57,7 +59,7 @@ def read_record(record: Record, kinds: dict[str, type[Message]]) -> Incoming:
         partition=record.lane.partition,
         offset=record.offset,
         key=record.key,
-        type=type_name,
+        type=type_name.replace("\x00", "\ufffd"),
         headers=record.headers,
         value=record.value or b"",
         recorded_at=record.time,
@@ -65,6 +67,17 @@ def read_record(record: Record, kinds: dict[str, type[Message]]) -> Incoming:
         why=why,
         unknown_type=unknown,
     )
+
+
+def _holds_nul(value: object) -> bool:
+    """Tell whether a text anywhere in a message holds U+0000; carried lines are not looked into."""
+    if isinstance(value, str):
+        return "\x00" in value
+    if isinstance(value, tuple | list):
+        return any(_holds_nul(part) for part in value)
+    if isinstance(value, Struct):
+        return any(_holds_nul(getattr(value, field)) for field in value.__struct_fields__)
+    return False
 
 
 def journal_body(item: Incoming) -> dict[str, object]:

@@ -6,21 +6,26 @@ What comes out depends on the stream, not on batches or on when a sweeper came b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
+from chains.catalog import CatalogueError
 from reconciler.kernel.checks import check
 from reconciler.lifecycle.assess import Assessment, assess
+from reconciler.lifecycle.counting import is_implausible
 from reconciler.lifecycle.facts import OrderFacts
 from reconciler.lifecycle.transitions import events_between
+from reconciler.model.order import Claim, Terms
 from reconciler.model.status import Due, Moment, Status
 from reconciler.services.announce import announce
+from reconciler.services.claims import end_unseen_claims, is_taken
 from reconciler.services.desk import Cause, close_exception, open_exception
 from reconciler.services.ledger import Ledger, OrderEntry, moment_of, passes
 from reconciler.storage import reads, rows
+from schemas.caip import AssetName
 from schemas.codes import Attention, ExceptionKind, Phase, TransferState
 from schemas.events import EventKind, Suggestion
 
@@ -29,13 +34,28 @@ _CATCH_UP_MAX: Final = 10_000
 
 
 async def catch_up(ledger: Ledger, entry: OrderEntry) -> None:
-    """Judge at every watermark that made the order due since it was last judged."""
+    """Judge at every watermark that made the order due since it was last judged.
+
+    Orders of one purchase are judged together, watermark by watermark and the oldest first: which of
+    two is confirmed, and what the other had by then, does not depend on who is looked at first.
+    """
     for _ in range(_CATCH_UP_MAX):
-        watermark = await _next_watermark(ledger, entry)
-        if watermark is None:
+        due = [
+            (watermark.seq, number, watermark, member)
+            for number, member in enumerate(ledger.group_of(entry))
+            if (watermark := await _next_watermark(ledger, member)) is not None
+        ]
+        if not due:
             return
-        await judge(ledger, entry, moment_of(watermark))
+        _, _, watermark, member = min(due, key=lambda row: row[:2])
+        await judge(ledger, member, moment_of(watermark))
     check(condition=False, sentence=f"order {entry.row.reference} is due without end")
+
+
+async def catch_up_all(ledger: Ledger, references: Iterable[str]) -> None:
+    """Catch up several orders, before a fact touches them."""
+    for reference in sorted(set(references)):
+        await catch_up(ledger, ledger.orders[reference])
 
 
 async def _next_watermark(ledger: Ledger, entry: OrderEntry) -> rows.LaneLogRow | None:
@@ -81,6 +101,8 @@ async def judge(ledger: Ledger, entry: OrderEntry, moment: Moment) -> None:
         ledger.put_transfer(row)
     kinds = events_between(before, assessment.status, by_decision=assessment.by_decision)
     _store(entry, assessment, moment)
+    if assessment.status.has_ended:
+        end_unseen_claims(entry)
     if kinds:
         announce(ledger, entry, assessment, kinds, moment)
     if before != assessment.status:
@@ -143,28 +165,32 @@ def _store(entry: OrderEntry, assessment: Assessment, moment: Moment) -> None:
 
 async def _cancel_siblings(ledger: Ledger, entry: OrderEntry, moment: Moment) -> None:
     """Cancel the open orders of a purchase that another order has just paid."""
-    purchase = entry.row.purchase
-    if purchase is None:
-        return
-    siblings = await reads.orders_of_purchases(ledger.work, [purchase])
-    others = sorted(row.reference for row in siblings if row.reference != entry.row.reference)
-    await ledger.work.lock_lanes(exclusive=None, shared=[row.lane for row in siblings])
-    await ledger.load_orders(others)
-    for reference in others:
-        sibling = ledger.orders[reference]
-        await catch_up(ledger, sibling)
+    for sibling in ledger.group_of(entry):
         status = sibling.state.status
-        if status is None or not status.is_open:
+        if sibling is entry or status is None or not status.is_open:
             continue
         sibling.change(
             decisions=msgspec.structs.replace(sibling.state.decisions, sibling_confirmed=True)
         )
-        lane = ledger.lane_of(sibling)
-        await judge(
-            ledger,
-            sibling,
-            lane.moment(seq=moment.seq, recorded_at=moment.recorded_at, verdicts=False),
-        )
+        await judge(ledger, sibling, await _moment_for(ledger, sibling, moment))
+
+
+async def _moment_for(ledger: Ledger, sibling: OrderEntry, moment: Moment) -> Moment:
+    """Say how far a sibling's own lane was read when the other order was confirmed."""
+    lane = ledger.lane_of(sibling)
+    if lane.row.seq <= moment.seq:
+        return lane.moment(seq=moment.seq, recorded_at=moment.recorded_at, verdicts=False)
+    here = [w for w in lane.applied if w.seq <= moment.seq]
+    last = (
+        here[-1]
+        if here
+        else await reads.last_watermark(ledger.work, lane.row.lane, upto_seq=moment.seq)
+    )
+    if last is None:
+        return Moment(seq=moment.seq, recorded_at=moment.recorded_at, verdicts=False)
+    return msgspec.structs.replace(
+        moment_of(last), seq=moment.seq, recorded_at=moment.recorded_at, verdicts=False
+    )
 
 
 #: What an order's attention opens, when it is about the order as a whole.
@@ -175,10 +201,6 @@ _BY_ATTENTION: Final = {
     Attention.PAID_UNFLAGGED: ExceptionKind.PAID_UNFLAGGED,
     Attention.NOT_COVERED: ExceptionKind.NOT_WATCHED,
     Attention.BALANCE_DIFFERS: ExceptionKind.BALANCE_DIFFERS,
-}
-_BY_PHASE: Final = {
-    Phase.UNDERPAID: ExceptionKind.UNDERPAID,
-    Phase.REVERSED: ExceptionKind.REVERSED,
 }
 #: A transfer in one of these states is not money that anybody has to explain.
 _GONE: Final = frozenset({TransferState.DROPPED, TransferState.UNKNOWN})
@@ -192,7 +214,7 @@ async def _keep_exceptions(ledger: Ledger, entry: OrderEntry, at: datetime) -> N
         return
     causes = [*_order_causes(entry, status), *_transfer_causes(ledger, entry, status)]
     for row in ledger.transfers_of(entry.row.reference):
-        if _is_uncounted_dust(entry, status, row):
+        if _is_uncounted_dust(ledger, status, row):
             await open_exception(ledger, dust_cause(row), at)
     wanted = {(cause.kind.value, cause.subject): cause for cause in causes}
     if not wanted and not entry.state.open_exceptions:
@@ -206,31 +228,39 @@ async def _keep_exceptions(ledger: Ledger, entry: OrderEntry, at: datetime) -> N
         entry.change(open_exceptions=tuple(sorted(wanted)))
 
 
-def _is_uncounted_dust(entry: OrderEntry, status: Status, row: rows.TransferRow) -> bool:
+def dust_of(ledger: Ledger, asset: str) -> int:
+    """Give the amount of an asset below which nobody is troubled with a single transfer."""
+    try:
+        return ledger.context.catalogue.asset(AssetName(asset)).dust_base_units
+    except CatalogueError:
+        return 0
+
+
+def _is_uncounted_dust(ledger: Ledger, status: Status, row: rows.TransferRow) -> bool:
     """Tell whether a transfer is kept and neither counted nor an exception of its own."""
-    terms = entry.state.terms
     return (
-        row.asset == terms.asset
-        and row.chain == terms.chain
-        and row.state not in _GONE
-        and row.amount < terms.policy.dust
+        row.state not in _GONE
+        and row.disposed is None
+        and row.amount < dust_of(ledger, row.asset)
         and row.transfer not in status.counted
-        and row.transfer not in status.late
     )
 
 
 def _order_causes(entry: OrderEntry, status: Status) -> Sequence[Cause]:
     terms = entry.state.terms
     kinds = [_BY_ATTENTION[code] for code in status.attention if code in _BY_ATTENTION]
-    if status.phase in _BY_PHASE:
-        kinds.append(_BY_PHASE[status.phase])
+    if status.phase is Phase.UNDERPAID:
+        kinds.append(ExceptionKind.UNDERPAID)
+    if status.was_confirmed and status.phase is not Phase.CONFIRMED:
+        # Also when it has ended since: what was unlocked was not paid.
+        kinds.append(ExceptionKind.REVERSED)
     amounts = {
         ExceptionKind.OVERPAID: status.excess,
         ExceptionKind.UNDERPAID: status.received_final,
         ExceptionKind.PENDING_AT_END: status.received_pending,
         ExceptionKind.PAID_UNFLAGGED: status.received_final,
     }
-    return [
+    about = [
         Cause(
             kind=kind,
             subject=terms.reference,
@@ -241,6 +271,18 @@ def _order_causes(entry: OrderEntry, status: Status) -> Sequence[Cause]:
         )
         for kind in kinds
     ]
+    return about + [_used_claim(terms, claim) for claim in entry.state.claims if is_taken(claim)]
+
+
+def _used_claim(terms: Terms, claim: Claim) -> Cause:
+    """A customer names a transaction that paid another order."""
+    return Cause(
+        kind=ExceptionKind.CLAIM_ALREADY_USED,
+        subject=f"{terms.reference}/{claim.tx}",
+        chain=terms.chain,
+        order=terms.reference,
+        note=f"transaction {claim.tx}",
+    )
 
 
 def _transfer_causes(ledger: Ledger, entry: OrderEntry, status: Status) -> Sequence[Cause]:
@@ -251,12 +293,14 @@ def _transfer_causes(ledger: Ledger, entry: OrderEntry, status: Status) -> Seque
     for row in ledger.transfers_of(terms.reference):
         if row.state in _GONE or row.disposed is not None:
             continue
+        if _is_uncounted_dust(ledger, status, row):
+            continue
         kind = None
         if row.chain != terms.chain:
             kind = ExceptionKind.WRONG_NETWORK
         elif row.asset != terms.asset:
             kind = ExceptionKind.WRONG_ASSET
-        elif row.amount > terms.implausible_above and not row.decided:
+        elif is_implausible(terms, row.amount, decided=row.decided):
             kind = ExceptionKind.IMPLAUSIBLE_AMOUNT
         elif row.transfer in status.late:
             kind = ExceptionKind.PAID_TWICE if twice else ExceptionKind.LATE

@@ -34,6 +34,10 @@ AddressKey = tuple[str, str]
 HISTORY_MAX: Final = 1_000
 
 
+#: Attention of orders that wait for something that is no fact of theirs: they are woken by it.
+_WAITS: Final = frozenset({Attention.HELD, Attention.NOT_COVERED})
+
+
 class OrderEntry:
     """An order in memory: its row, its document, and whether it must be written."""
 
@@ -123,7 +127,8 @@ class Ledger:
         self.lanes: dict[str, LaneView] = {}
         self.holds: dict[str, rows.HoldRow] = {}
         self.journal = JournalWriter()
-        self.off_the_line: set[str] = set()
+        self._line: dict[tuple[str, int], str | None] = {}
+        self._purchases: dict[str, set[str]] = {}
         self.reservations: list[rows.ReservationRow] = []
         self.claims_seen: list[rows.ClaimRow] = []
         self._of_tx: dict[tuple[str, str], set[str]] = {}
@@ -131,6 +136,8 @@ class Ledger:
         self._of_order: dict[str, set[str]] = {}
         self._orders_complete: set[str] = set()
         self._dirty_addresses: set[AddressKey] = set()
+        self._new_addresses: set[AddressKey] = set()
+        self._new_orders: set[str] = set()
         self._dirty_transfers: set[str] = set()
         self._dirty_shares: set[str] = set()
         self._outbox: list[rows.OutboxRow] = []
@@ -182,14 +189,22 @@ class Ledger:
             self._add_share(share)
 
     async def load_orders(self, references: Iterable[str]) -> None:
-        """Lock the orders' addresses, then read the orders and all their transfers."""
+        """Read orders, all their transfers and all that pay for the same thing, behind their locks.
+
+        The locks are those of the purchases, of the lanes whose coverage judges them, and of their
+        addresses.
+        """
         wanted = sorted(set(references) - self._orders_complete)
         if not wanted:
             return
+        self._orders_complete.update(wanted)
         held = set(self.addresses)
         found = await reads.orders(self.work, wanted)
+        await self._find_siblings(found)
+        lanes = sorted({row.lane for row in found.values()})
+        await self.work.lock_lanes(exclusive=None, shared=lanes)
         await self.lock_addresses((row.family, row.address_key) for row in found.values())
-        await self.load_lanes({row.lane for row in found.values()})
+        await self.load_lanes(lanes)
         unheld = [r for r, row in found.items() if (row.family, row.address_key) not in held]
         if unheld and self.work.is_postgresql:  # what is decided on is read after the lock
             found.update(await reads.orders(self.work, unheld))
@@ -198,32 +213,73 @@ class Ledger:
         shares = await reads.shares_of_orders(self.work, found)
         missing = {share.transfer for share in shares} - self.transfers.keys()
         await self.load_transfers((await reads.transfers(self.work, missing)).values())
-        self._orders_complete.update(wanted)
-        await self._check_the_line(found)
+        await self._load_line_of(found)
 
-    async def _check_the_line(self, found: dict[str, rows.OrderRow]) -> None:
-        """Note transfers whose block is not the one that the lane's watermark names."""
-        by_lane: dict[str, dict[str, rows.TransferRow]] = {}
-        for reference in found:
-            for name in self._of_order.get(reference, ()):
-                row = self.transfers[name]
-                if row.state == TransferState.INCLUDED and row.height is not None:
-                    by_lane.setdefault(row.lane, {})[name] = row
-        for lane, members in by_lane.items():
-            heights = {row.height for row in members.values() if row.height is not None}
+    async def load_purchase(self, purchase: str) -> Sequence[OrderEntry]:
+        """Read every order of a purchase, behind its lock."""
+        await self.work.lock_names([f"purchase/{purchase}"])
+        rows_found = await reads.orders_of_purchases(self.work, [purchase])
+        await self.load_orders(row.reference for row in rows_found)
+        self._purchases.setdefault(purchase, set()).update(row.reference for row in rows_found)
+        return [self.orders[name] for name in sorted(self._purchases[purchase])]
+
+    async def _find_siblings(self, found: dict[str, rows.OrderRow]) -> None:
+        """Add every order that pays for the same thing as one of these."""
+        purchases = {row.purchase for row in found.values() if row.purchase is not None}
+        fresh = sorted(purchases - self._purchases.keys())
+        if not fresh:
+            return
+        await self.work.lock_names(f"purchase/{purchase}" for purchase in fresh)
+        for row in await reads.orders_of_purchases(self.work, fresh):
+            self._purchases.setdefault(str(row.purchase), set()).add(row.reference)
+            if row.reference not in self._orders_complete:
+                self._orders_complete.add(row.reference)
+                found[row.reference] = row
+
+    async def _load_line_of(self, references: Iterable[str]) -> None:
+        """Read the watermarks' hashes where these orders' transfers stand."""
+        names = {name for ref in references for name in self._of_order.get(ref, ())}
+        held = [self.transfers[name] for name in names]
+        await self.load_line((row.lane, row.height) for row in held if row.height is not None)
+
+    async def load_line(self, places: Iterable[tuple[str, int]]) -> None:
+        """Read the hashes that a lane's watermarks name at these heights."""
+        by_lane: dict[str, set[int]] = {}
+        for lane, height in places:
+            if (lane, height) not in self._line:
+                by_lane.setdefault(lane, set()).add(height)
+        for lane, heights in sorted(by_lane.items()):
             line = await reads.line_hashes(self.work, lane, heights)
-            for name, row in members.items():
-                if (
-                    row.height is not None
-                    and line.get(row.height, row.block_hash) != row.block_hash
-                ):
-                    self.off_the_line.add(name)
+            self._line.update({(lane, height): line.get(height) for height in heights})
+
+    async def reload_line(self, lane: str) -> None:
+        """Read a lane's line anew, after blocks left the chain."""
+        places = [place for place in self._line if place[0] == lane]
+        for place in places:
+            del self._line[place]
+        await self.load_line(places)
+
+    def _is_on_the_line(self, row: rows.TransferRow) -> bool:
+        """Tell whether the lane's watermark, if it has one there, names the transfer's block."""
+        if row.height is None:
+            return True
+        view = self.lanes.get(row.lane)
+        applied = view.applied if view else ()
+        here = next((w.hash for w in reversed(applied) if w.height == row.height), None)
+        known = here or self._line.get((row.lane, row.height))
+        return known is None or known == row.block_hash
 
     # Reading what is loaded
 
     def address_of(self, entry: OrderEntry) -> rows.AddressRow:
         """Give the address row of an order."""
         return self.addresses[entry.row.family, entry.row.address_key]
+
+    def group_of(self, entry: OrderEntry) -> Sequence[OrderEntry]:
+        """Give the orders that are judged together: those of one purchase, oldest first."""
+        names = self._purchases.get(entry.row.purchase or "", set()) | {entry.row.reference}
+        members = [self.orders[name] for name in names]
+        return sorted(members, key=lambda e: (e.row.placed_at, e.row.reference))
 
     def lane_of(self, entry: OrderEntry) -> LaneView:
         """Give the lane whose coverage an order is judged by."""
@@ -276,8 +332,9 @@ class Ledger:
             coinbase=row.coinbase,
             was_final=row.was_final,
             retracted_at=row.retracted_at,
-            on_the_line=row.transfer not in self.off_the_line,
+            on_the_line=self._is_on_the_line(row),
             decided=row.decided,
+            disposed=row.disposed is not None,
         )
 
     # Changing
@@ -289,12 +346,15 @@ class Ledger:
         entry.dirty = True
         self.orders[row.reference] = entry
         self._orders_complete.add(row.reference)
+        self._new_orders.add(row.reference)
+        if row.purchase is not None:
+            self._purchases.setdefault(row.purchase, set()).add(row.reference)
         return entry
 
     def add_address(self, row: rows.AddressRow) -> None:
         """Take in a new address."""
         self.addresses[row.family, row.key] = row
-        self._dirty_addresses.add((row.family, row.key))
+        self._new_addresses.add((row.family, row.key))
 
     def touch_address(self, row: rows.AddressRow) -> None:
         """Note that an address row changed."""
@@ -311,7 +371,10 @@ class Ledger:
         self._of_tx.setdefault((row.chain, row.tx), set()).add(row.transfer)
 
     def give(self, transfer: str, shares: Sequence[rows.ShareRow]) -> None:
-        """Give a transfer to these orders and to nobody else."""
+        """Give a transfer to these orders and to nobody else: all of it, or nothing."""
+        whole = self.transfers[transfer].amount
+        given = sum(share.share for share in shares)
+        check(not shares or given == whole, f"{transfer} has {whole}, and {given} is given away")
         for old in self._shares.get(transfer, ()):
             self._of_order.get(old.order_ref, set()).discard(transfer)
         self._shares[transfer] = []
@@ -385,9 +448,10 @@ class Ledger:
     # Exceptions
 
     async def exception(self, name: str) -> rows.ExceptionRow | None:
-        """Read an exception, once a unit of work."""
+        """Read an exception, once a unit of work, behind its lock: some belong to no address."""
         if name not in self._exceptions_known:
             self._exceptions_known.add(name)
+            await self.work.lock_names([f"exception/{name}"])
             self._exceptions.update(await reads.exceptions(self.work, [name]))
         return self._exceptions.get(name)
 
@@ -402,10 +466,13 @@ class Ledger:
     async def flush(self) -> None:
         """Write every change, one statement a table. The ledger can be used on."""
         connection = self.work.connection
+        new = sorted(self._new_addresses)
+        await insert(connection, tables.addresses, [self.addresses[key] for key in new])
+        changed = sorted(self._dirty_addresses - self._new_addresses)
         await upsert(
             connection,
             tables.addresses,
-            [self.addresses[key] for key in sorted(self._dirty_addresses)],
+            [self.addresses[key] for key in changed],
             keys=("family", "key"),
         )
         await self._flush_orders()
@@ -416,12 +483,13 @@ class Ledger:
             [self._exceptions[name] for name in sorted(self._dirty_exceptions)],
             keys=("exception",),
         )
-        for name, new in self.new_rows.items():
-            await insert(connection, tables.metadata.tables[name], new)
+        for name, fresh in self.new_rows.items():
+            await insert(connection, tables.metadata.tables[name], fresh)
         await self._flush_lanes()
         await insert(connection, tables.journal, self.journal.take())
         await self._flush_outbox()
         self._dirty_addresses.clear()
+        self._new_addresses.clear()
         self._dirty_exceptions.clear()
         self.new_rows.clear()
 
@@ -432,14 +500,14 @@ class Ledger:
             entry.row.state = encode_state(entry.state)
             entry.row.phase = status.phase if status else Phase.AWAITING_PAYMENT
             entry.row.is_open = status.is_open if status else True
-            entry.row.waits = status is not None and Attention.HELD in status.attention
+            entry.row.waits = status is not None and not _WAITS.isdisjoint(status.attention)
             entry.dirty = False
-        await upsert(
-            self.work.connection,
-            tables.orders,
-            [entry.row for entry in dirty],
-            keys=("reference",),
-        )
+        connection, new = self.work.connection, self._new_orders
+        placed = [entry.row for entry in dirty if entry.row.reference in new]
+        await insert(connection, tables.orders, placed)
+        changed = [entry.row for entry in dirty if entry.row.reference not in new]
+        await upsert(connection, tables.orders, changed, keys=("reference",))
+        self._new_orders.clear()
 
     async def _flush_transfers(self) -> None:
         connection = self.work.connection

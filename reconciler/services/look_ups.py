@@ -8,12 +8,11 @@ import msgspec
 
 from reconciler.model.order import Claim
 from reconciler.services.claims import is_request_of, order_of_request, settle_claims
-from reconciler.services.desk import Cause, open_exception
 from reconciler.services.incoming import Incoming, journal_body
 from reconciler.services.judge import catch_up, judge
 from reconciler.services.ledger import Ledger, OrderEntry
 from reconciler.stream.promise import Lane
-from schemas.codes import ClaimEnd, ExceptionKind
+from schemas.codes import ClaimEnd
 from schemas.facts import LookedUpState, TransactionLookedUp
 
 __all__ = ["apply_look_up", "order_of_request"]
@@ -31,6 +30,7 @@ async def apply_look_up(
     if lane.name != ledger.context.lane_of(fact.chain, entry.row.address_key):
         return
     reference = entry.row.reference
+    await catch_up(ledger, entry)
     claims = tuple(
         _answered(ledger, entry, claim, fact)
         if is_request_of(fact.request, claim, reference)
@@ -39,10 +39,8 @@ async def apply_look_up(
     )
     if claims == entry.state.claims:
         return
-    await catch_up(ledger, entry)
     entry.change(claims=claims)
     settle_claims(ledger, entry)
-    await open_used_exceptions(ledger, entry, item)
     ledger.journal.add(
         seq=seq,
         head=entry.row,
@@ -55,23 +53,6 @@ async def apply_look_up(
     await judge(ledger, entry, own.moment(seq=seq, recorded_at=item.recorded_at, verdicts=False))
 
 
-async def open_used_exceptions(ledger: Ledger, entry: OrderEntry, item: Incoming) -> None:
-    """Tell operations that a customer names a transaction that paid another order."""
-    for claim in entry.state.claims:
-        if claim.end is ClaimEnd.ALREADY_USED:
-            await open_exception(
-                ledger,
-                Cause(
-                    kind=ExceptionKind.CLAIM_ALREADY_USED,
-                    subject=f"{entry.row.reference}/{claim.tx}",
-                    chain=entry.row.chain,
-                    order=entry.row.reference,
-                    note=f"transaction {claim.tx}",
-                ),
-                item.recorded_at,
-            )
-
-
 def _answered(ledger: Ledger, entry: OrderEntry, claim: Claim, fact: TransactionLookedUp) -> Claim:
     terms = entry.state.terms
     here = fact.chain == terms.chain
@@ -80,12 +61,19 @@ def _answered(ledger: Ledger, entry: OrderEntry, claim: Claim, fact: Transaction
 
 
 def _end(ledger: Ledger, entry: OrderEntry, claim: Claim, fact: TransactionLookedUp) -> ClaimEnd:
-    """Judge the claim by what was found; what was not found leaves it open."""
+    """Judge the claim by what was found; what was not found leaves it open.
+
+    The answers of several chains may come in any order: only what the order's own chain does not know
+    can be on another.
+    """
+    if claim.end in {ClaimEnd.SUPERSEDED, ClaimEnd.JUNK}:
+        return claim.end
     if claim.end is ClaimEnd.USED or fact.state is LookedUpState.UNKNOWN:
         return ClaimEnd.REPLACED if fact.replaced_by and claim.end is ClaimEnd.OPEN else claim.end
     terms = entry.state.terms
     if fact.chain != terms.chain:
-        return ClaimEnd.OTHER_CHAIN if fact.pays or claim.end is ClaimEnd.OPEN else claim.end
+        unknown_here = not claim.known and claim.end in {ClaimEnd.OPEN, ClaimEnd.UNSEEN}
+        return ClaimEnd.OTHER_CHAIN if unknown_here else claim.end
     if fact.state is LookedUpState.FAILED:
         return ClaimEnd.PAYS_NOTHING
     if fact.state is LookedUpState.PENDING:

@@ -5,39 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from chains.addresses import canonical_key
-from chains.catalog import CatalogueError
 from reconciler.matcher import Candidate, Match, MatchQuestion, Reservation, Share, match_transfer
 from reconciler.services.desk import close_exception, open_exception
 from reconciler.services.incoming import Incoming
-from reconciler.services.judge import dust_cause, transfer_cause
+from reconciler.services.judge import dust_cause, dust_of, transfer_cause
 from reconciler.services.ledger import Ledger
 from reconciler.storage import reads, rows
 from schemas.amounts import BaseUnits
-from schemas.caip import AssetName, ChainName, family_of
+from schemas.caip import AssetName, ChainName, Family
 from schemas.codes import ExceptionKind, MatchRule, TransferState
 from schemas.facts import TransferSeen
-from schemas.values import OrderReference, split_transfer_id
+from schemas.values import OrderReference
 
 
-async def prepare_matching(ledger: Ledger, seen: Sequence[TransferSeen]) -> None:
-    """Read reservations and claims for the batch's transfers to shared addresses, in bulk."""
+async def prepare_matching(
+    ledger: Ledger, family: Family, seen: Sequence[TransferSeen], txs: set[str]
+) -> None:
+    """Read reservations and claims that bear on the batch's transfers, in bulk.
+
+    A claim bears on a transfer to any address: it ends by it, whoever is paid. A named sender only
+    ranks on a shared one.
+    """
     wanted: list[tuple[str, str, str, BaseUnits]] = []
-    txs: set[str] = set()
     senders: set[str] = set()
     for fact in seen:
-        family, key = family_of(fact.chain), canonical_key(fact.chain, fact.to)
+        key = canonical_key(fact.chain, fact.to)
         address = ledger.addresses.get((family, key))
         if address is None or address.owner is not None:
             continue
         wanted.append((family, key, fact.asset, fact.amount))
-        txs.add(split_transfer_id(fact.transfer)[1])
         senders.add(canonical_key(fact.chain, fact.sender))
-    if not wanted:
-        return
-    ledger.reservations += await reads.reservations_of_amounts(ledger.work, wanted)
-    await ledger.load_orders(row.order_ref for row in ledger.reservations)
-    family = family_of(seen[0].chain)
-    ledger.claims_seen += await reads.claims_naming(ledger.work, family, txs=txs, senders=senders)
+    if txs:
+        ledger.claims_seen += await reads.claims_naming(
+            ledger.work, family, txs=txs, senders=senders
+        )
+    if wanted:
+        ledger.reservations += await reads.reservations_of_amounts(ledger.work, wanted)
+    claimants = {claim.order_ref for claim in ledger.claims_seen if claim.tx in txs}
+    await ledger.load_orders(claimants | {row.order_ref for row in ledger.reservations})
 
 
 async def find_match(ledger: Ledger, row: rows.TransferRow, decided: Iterable[Share] = ()) -> Match:
@@ -51,7 +56,8 @@ async def find_match(ledger: Ledger, row: rows.TransferRow, decided: Iterable[Sh
     named = [claim for claim in ledger.claims_seen if _names(claim, row)]
     if not named and row.tx:
         named = await reads.claims_naming(ledger.work, row.family, txs=[row.tx], senders=[])
-    question = _question(ledger, row, address, (), [_reservation(r) for r in known], named)
+    waiting = [_reservation(r) for r in known if row.first_time <= r.match_end]
+    question = _question(ledger, row, address, (), waiting, named)
     return match_transfer(question)
 
 
@@ -69,7 +75,7 @@ def _question(
         chain=ChainName(row.chain),
         amount=row.amount,
         first_time=row.first_time,
-        dust=_dust(ledger, row),
+        dust=dust_of(ledger, row.asset),
         known_asset=True,
         owner=OrderReference(address.owner) if address.owner else None,
         owner_asset=owner.state.terms.asset if owner else None,
@@ -91,13 +97,6 @@ def _names(claim: rows.ClaimRow, row: rows.TransferRow) -> bool:
     return claim.tx == row.tx or (
         claim.sender is not None and claim.sender == canonical_key(ChainName(row.chain), row.sender)
     )
-
-
-def _dust(ledger: Ledger, row: rows.TransferRow) -> int:
-    try:
-        return ledger.context.catalogue.asset(AssetName(row.asset)).dust_base_units
-    except CatalogueError:
-        return 0
 
 
 def _reservations(ledger: Ledger, row: rows.TransferRow) -> list[Reservation]:

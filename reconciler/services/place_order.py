@@ -15,10 +15,10 @@ from chains.catalog import Asset
 from chains.registry import check_deposit_address, parse_address, payment_uri
 from reconciler.matcher import candidate_amounts
 from reconciler.matcher.match import reservation_since
-from reconciler.model.order import Terms
+from reconciler.model.order import OrderDecisions, Terms
 from reconciler.model.policy import Route
 from reconciler.services.incoming import Incoming, journal_body
-from reconciler.services.judge import judge
+from reconciler.services.judge import catch_up, judge
 from reconciler.services.ledger import Ledger, OrderEntry
 from reconciler.services.refused import RefusedError
 from reconciler.services.state import OrderState, encode_state
@@ -38,12 +38,11 @@ async def place_order(ledger: Ledger, item: Incoming, command: PlaceOrder, seq: 
     route = _route(ledger.context.routes, command)
     asset = ledger.context.catalogue.asset(route.asset)
     asked = amount_of(command, asset)
-    if asked < route.minimum:
-        detail = f"Expected at least {route.minimum} base units, found {asked}."
-        raise RefusedError(Rejection.AMOUNT_BELOW_MINIMUM, detail)
+    check_minimum(route, asked)
     if command.reference in ledger.orders:
         raise RefusedError(Rejection.REFERENCE_IN_USE, f"Found {command.reference}.")
     check_lines(command.lines, bytes_max=ledger.context.lines_bytes_max)
+    decisions = await _by_siblings(ledger, command)
     address = _address(route, asset, command)
     row, news = await _address_row(ledger, route, address, command, item)
     due = asked
@@ -54,12 +53,24 @@ async def place_order(ledger: Ledger, item: Incoming, command: PlaceOrder, seq: 
     if news:
         ledger.add_address(row)
         _ask_to_watch(ledger, row, item)
-    entry = ledger.add_order(_order_row(ledger, terms, row), OrderState(terms=terms))
+    state = OrderState(terms=terms, decisions=decisions)
+    entry = ledger.add_order(_order_row(ledger, terms, row), state)
     await ledger.load_lanes([entry.row.lane])
     lane = ledger.lane_of(entry)
     journal_command(ledger, entry, item, seq)
     await judge(ledger, entry, lane.moment(seq=seq, recorded_at=item.recorded_at, verdicts=False))
     return entry
+
+
+async def _by_siblings(ledger: Ledger, command: PlaceOrder) -> OrderDecisions:
+    """Say whether the purchase is paid already: then its new order ends as its open ones did."""
+    if command.purchase is None:
+        return OrderDecisions()
+    siblings = await ledger.load_purchase(command.purchase)
+    for sibling in siblings:
+        await catch_up(ledger, sibling)
+    paid = any(s.state.status and s.state.status.phase is Phase.CONFIRMED for s in siblings)
+    return OrderDecisions(sibling_confirmed=paid)
 
 
 def amount_of(command: PlaceOrder | AmendOrder, asset: Asset) -> BaseUnits:
@@ -81,8 +92,19 @@ def amount_of(command: PlaceOrder | AmendOrder, asset: Asset) -> BaseUnits:
     return amount
 
 
+def check_minimum(route: Route | None, asked: BaseUnits) -> None:
+    """Refuse an amount below what the route takes; a route that settings dropped has no word in it."""
+    if route is not None and asked < route.minimum:
+        detail = f"Expected at least {route.minimum} base units, found {asked}."
+        raise RefusedError(Rejection.AMOUNT_BELOW_MINIMUM, detail)
+
+
 def check_lines(lines: Raw, *, bytes_max: int) -> None:
-    """Refuse lines that are larger than we carry."""
+    """Refuse lines that are larger than we carry, or that would make an event nobody can read."""
+    try:
+        bytes(lines).decode()
+    except UnicodeDecodeError as error:
+        raise RefusedError(Rejection.UNREADABLE, f"The lines are not UTF-8: {error}.") from error
     size = len(memoryview(lines))
     if size > bytes_max:
         detail = f"Expected at most {bytes_max} bytes, found {size}."

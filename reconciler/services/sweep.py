@@ -30,7 +30,6 @@ async def sweep_lane(
         due = await reads.due_orders(work, ledger.lanes[lane].row, limit=limit)
         if not due:
             return 0
-        await work.lock_names(f"purchase/{d.purchase}" for d in due if d.purchase is not None)
         await ledger.load_holds()
         await ledger.load_orders([order.reference for order in due])
         entries = [ledger.orders[order.reference] for order in due]

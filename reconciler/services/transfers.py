@@ -3,50 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from chains.addresses import canonical_key
 from chains.catalog import CatalogueError
+from reconciler.matcher import Share
 from reconciler.services.claims import settle_claims
 from reconciler.services.incoming import Incoming, journal_body
-from reconciler.services.judge import catch_up, judge
+from reconciler.services.judge import catch_up_all, judge
 from reconciler.services.ledger import Ledger
 from reconciler.services.matching import find_match, give_by_match, keep_own_exception
 from reconciler.services.unreadable import UnappliableError
 from reconciler.storage.rows import TransferRow
 from reconciler.stream.promise import Lane
-from schemas.amounts import ZERO, BaseUnits
-from schemas.caip import chain_of, family_of
+from schemas.amounts import AMOUNT_LIMIT, BaseUnits
+from schemas.caip import ChainName, chain_of, family_of
 from schemas.codes import MatchRule, TransferState
 from schemas.facts import TransferDropped, TransferSeen
-from schemas.values import split_transfer_id
+from schemas.values import OrderReference, split_transfer_id
 
+#: What a column holds; no chain comes near.
+_HEIGHT_MAX: Final = 2**63 - 1
 _ON_CHAIN = frozenset({TransferState.INCLUDED, TransferState.FINAL})
 
 
 async def apply_seen(
     ledger: Ledger, lane: Lane, item: Incoming, fact: TransferSeen, seq: int
 ) -> None:
-    """Apply a sighting: new money, a move to another block, or nothing new."""
+    """Apply a sighting: new money, a move to another block, or nothing new.
+
+    Every order that it may touch is caught up before anything is changed. Zero is no money: anybody
+    can make a token say that it moved none.
+    """
+    if fact.amount == 0:
+        return
     _check(ledger, fact)
     row = ledger.transfers.get(fact.transfer)
     if row is not None and _is_repeat(row, fact):
         return
     touched = set(ledger.owners_of(fact.transfer))
+    tx = split_transfer_id(fact.transfer)[1]
+    await catch_up_all(ledger, touched | _bystanders(ledger, fact.chain, tx, fact.to))
     if row is None:
         row = _new_row(lane, item, fact, seq)
-        touched |= await _catch_up_candidates(ledger, row, touched)
-        ledger.put_transfer(row)
+        await _take_over(ledger, row, item)
     else:
-        await _catch_up_all(ledger, touched)
         _move(ledger, row, fact)
-        ledger.put_transfer(row)
+    ledger.put_transfer(row)
     touched |= _add_up_tx(ledger, row)
     if not ledger.owners_of(row.transfer):
-        await give_by_match(ledger, row, await find_match(ledger, row), item)
+        match = await find_match(ledger, row)
+        await _catch_up_loaded(ledger, {share.order for share in match.shares})
+        await give_by_match(ledger, row, match, item)
     owners = set(ledger.owners_of(row.transfer))
-    await _catch_up_all(ledger, (touched | owners) - touched)
+    touched |= owners | _settle_claimants(ledger, row.tx)
     _journal(ledger, row, item, seq, sorted(owners))
-    await _judge_all(ledger, touched | owners, item, seq)
+    await _judge_all(ledger, touched, item, seq)
 
 
 async def apply_dropped(ledger: Ledger, item: Incoming, fact: TransferDropped, seq: int) -> None:
@@ -55,16 +67,80 @@ async def apply_dropped(ledger: Ledger, item: Incoming, fact: TransferDropped, s
     if row is None or row.state in _ON_CHAIN or row.state == TransferState.DROPPED:
         return
     owners = set(ledger.owners_of(row.transfer))
-    await _catch_up_all(ledger, owners)
+    await catch_up_all(ledger, owners | _bystanders(ledger, fact.chain, row.tx, fact.to))
+    await _drop(ledger, row, item)
+    touched = owners | _add_up_tx(ledger, row) | _settle_claimants(ledger, row.tx)
+    _journal(ledger, row, item, seq, sorted(owners))
+    await _judge_all(ledger, touched, item, seq)
+
+
+async def _drop(ledger: Ledger, row: TransferRow, item: Incoming) -> None:
     row.state = TransferState.DROPPED
     row.retracted_at = None
     row.height = row.block_hash = row.block_time = None
     ledger.put_transfer(row)
-    if not owners:
+    if not ledger.owners_of(row.transfer):
         await keep_own_exception(ledger, row, await find_match(ledger, row), item)
-    touched = owners | _add_up_tx(ledger, row)
-    _journal(ledger, row, item, seq, sorted(owners))
-    await _judge_all(ledger, touched, item, seq)
+
+
+def _bystanders(ledger: Ledger, chain: ChainName, tx: str, to: str) -> set[str]:
+    """Name the orders that a sighting may touch beside its own: the address's, those that the same
+    transaction pays, those whose customer named it.
+    """
+    address = ledger.addresses.get((family_of(chain), canonical_key(chain, to)))
+    found = {address.owner} if address is not None and address.owner is not None else set()
+    for other in ledger.transfers_of_tx(chain, tx):
+        found |= set(ledger.owners_of(other.transfer))
+    found |= {claim.order_ref for claim in ledger.claims_seen if claim.tx == tx}
+    return found & ledger.orders.keys()
+
+
+def _settle_claimants(ledger: Ledger, tx: str) -> set[str]:
+    """End the claims that name a transaction; gives the orders for which that is news."""
+    news = set()
+    for reference in {claim.order_ref for claim in ledger.claims_seen if claim.tx == tx}:
+        entry = ledger.orders.get(reference)
+        if entry is None:
+            continue
+        before = entry.state.claims
+        settle_claims(ledger, entry)
+        if entry.state.claims != before:
+            news.add(reference)
+    return news
+
+
+async def _take_over(ledger: Ledger, row: TransferRow, item: Incoming) -> None:
+    """Take over what is known of the same money at another position of the same transaction.
+
+    A transaction that is mined again may log its movements elsewhere in its receipt. When it was first
+    seen, that it was final, and what a person decided about it stay true; the old position is empty.
+    """
+    old = next(
+        (
+            other
+            for other in ledger.transfers_of_tx(row.chain, row.tx)
+            if other.state == TransferState.RETRACTED
+            and (other.asset, other.address_key) == (row.asset, row.address_key)
+            and other.amount == row.amount
+        ),
+        None,
+    )
+    if old is None:
+        return
+    row.first_time = min(row.first_time, old.first_time)
+    row.was_final, row.rejected_from, row.disposed = (
+        old.was_final,
+        old.rejected_from,
+        old.disposed,
+    )
+    shares = [
+        Share(OrderReference(share.order_ref), share.share)
+        for share in ledger.shares_of(old.transfer)
+    ]
+    ledger.put_transfer(row)
+    await _drop(ledger, old, item)
+    if old.decided:
+        await give_by_match(ledger, row, await find_match(ledger, row, shares), item)
 
 
 def _check(ledger: Ledger, fact: TransferSeen) -> None:
@@ -77,8 +153,8 @@ def _check(ledger: Ledger, fact: TransferSeen) -> None:
         ledger.context.catalogue.asset(fact.asset)
     except CatalogueError as error:
         raise UnappliableError(str(error)) from error
-    if fact.amount == 0:
-        sentence = "a transfer of zero is no transfer"
+    if fact.block is not None and fact.block.height > _HEIGHT_MAX:
+        sentence = f"height {fact.block.height} is none of a block"
         raise UnappliableError(sentence)
     key = (family_of(fact.chain), canonical_key(fact.chain, fact.to))
     if key not in ledger.addresses:
@@ -160,7 +236,8 @@ def _add_up_tx(ledger: Ledger, row: TransferRow) -> set[str]:
         for other in ledger.transfers_of_tx(row.chain, row.tx)
         if other.asset == row.asset and other.state != TransferState.DROPPED
     ]
-    total = BaseUnits(sum((other.amount for other in same), start=ZERO))
+    # Only chooses a tier, and no tier is higher than this: what cannot be one amount is as good.
+    total = BaseUnits(min(sum(other.amount for other in same), AMOUNT_LIMIT - 1))
     touched: set[str] = set()
     for other in same:
         if other.tx_total != total:
@@ -170,17 +247,10 @@ def _add_up_tx(ledger: Ledger, row: TransferRow) -> set[str]:
     return touched
 
 
-async def _catch_up_candidates(ledger: Ledger, row: TransferRow, known: set[str]) -> set[str]:
-    """Catch up the order of an own address before its money changes."""
-    owner = ledger.addresses[row.family, row.address_key].owner
-    found = {owner} - known if owner else set()
-    await _catch_up_all(ledger, found)
-    return found
-
-
-async def _catch_up_all(ledger: Ledger, references: set[str]) -> None:
-    for reference in sorted(references):
-        await catch_up(ledger, ledger.orders[reference])
+async def _catch_up_loaded(ledger: Ledger, references: set[str]) -> None:
+    """Catch up orders that the match found, before they get the money."""
+    await ledger.load_orders(references)
+    await catch_up_all(ledger, references)
 
 
 async def _judge_all(ledger: Ledger, references: set[str], item: Incoming, seq: int) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from reconciler.services.coverage import wake_address
 from reconciler.services.desk import Cause, exception_id, open_exception
 from reconciler.services.incoming import Incoming
-from reconciler.services.judge import catch_up, judge
+from reconciler.services.judge import catch_up, catch_up_all, judge
 from reconciler.services.ledger import Ledger
 from reconciler.storage import reads
 from reconciler.storage.rows import UnreadableRow
@@ -51,13 +52,14 @@ async def keep_unreadable(
     )
     if address is None:
         return
+    entry = ledger.orders.get(address.owner) if address.owner else None
+    if entry is not None:
+        await catch_up(ledger, entry)
     codes = {*filter(None, address.noted.split(",")), Attention.UNREADABLE_FACT.value}
     address.noted = ",".join(sorted(codes))
     ledger.touch_address(address)
-    entry = ledger.orders.get(address.owner) if address.owner else None
     if entry is None:
         return
-    await catch_up(ledger, entry)
     moment = ledger.lane_of(entry).moment(seq=seq, recorded_at=item.recorded_at, verdicts=False)
     await judge(ledger, entry, moment)
 
@@ -81,10 +83,13 @@ async def settle_unreadable(ledger: Ledger, subject: str, family: Family) -> lis
     address = ledger.addresses.get(key)
     if address is None:
         return []
+    if address.owner is not None:
+        await ledger.load_orders([address.owner])
+        await catch_up_all(ledger, [address.owner])
     codes = set(filter(None, address.noted.split(","))) - {Attention.UNREADABLE_FACT.value}
     address.noted = ",".join(sorted(codes))
     ledger.touch_address(address)
     if address.owner is None:
+        await wake_address(ledger, address.family, address.key)
         return []
-    await ledger.load_orders([address.owner])
     return [address.owner]

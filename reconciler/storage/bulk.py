@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, Table, Text
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reconciler.storage.types import BaseUnitsType, InstantType
@@ -56,14 +57,27 @@ async def _write(
     if connection.dialect.name == "postgresql":
         statement = _postgresql_statement(table, fields, keys, keep)
         columns = [_values(table.c[field], rows, field) for field in fields]
-        raw = await connection.get_raw_connection()
-        driver: Any = raw.driver_connection
-        await driver.execute(statement, *columns)
+        await _execute(connection, statement, columns)
         return
     await connection.execute(
         _sqlite_statement(table, fields, keys, keep),
         [{field: getattr(row, field) for field in fields} for row in rows],
     )
+
+
+async def _execute(connection: AsyncConnection, statement: str, columns: list[list[Any]]) -> None:
+    """Speak to the driver itself. Its errors are told as SQLAlchemy tells them: the unit of work
+    repeats a deadlock wherever it happens, and doors know one name for what a database raises.
+    """
+    import asyncpg
+
+    raw = await connection.get_raw_connection()
+    driver: Any = raw.driver_connection
+    try:
+        await driver.execute(statement, *columns)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        lost = driver.is_closed()
+        raise DBAPIError(statement, None, error, connection_invalidated=lost) from error
 
 
 def _values(column: Column[Any], rows: Sequence[Struct], field: str) -> list[Any]:

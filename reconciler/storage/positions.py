@@ -9,20 +9,14 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
-from reconciler.storage.bulk import upsert
 from reconciler.storage.tables import positions
 from reconciler.storage.unit_of_work import Work
-from schemas.values import Message
 
 
 class PositionMovedError(Exception):
     """Somebody else applied this lane since we took it: seek to the stored position again."""
-
-
-class _Row(Message, frozen=True):
-    lane: str
-    next_offset: int
 
 
 async def position(work: Work, lane: str) -> int | None:
@@ -40,12 +34,9 @@ async def advance(work: Work, lane: str, *, held: int | None, next_offset: int) 
     **Raises**: `PositionMovedError` when it is not where we left it.
     """
     if held is None:
-        if await position(work, lane) is not None:
+        if not await _begin(work, lane, next_offset):
             message = f"lane {lane}: expected no position, found one"
             raise PositionMovedError(message)
-        await upsert(
-            work.connection, positions, [_Row(lane=lane, next_offset=next_offset)], keys=("lane",)
-        )
         return
     moved = await work.connection.execute(
         update(positions)
@@ -55,6 +46,16 @@ async def advance(work: Work, lane: str, *, held: int | None, next_offset: int) 
     if moved.rowcount != 1:
         message = f"lane {lane}: expected position {held}, found another"
         raise PositionMovedError(message)
+
+
+async def _begin(work: Work, lane: str, next_offset: int) -> bool:
+    """Write a lane's first position; of two that begin at once the constraint lets one through."""
+    insert = postgresql.insert if work.is_postgresql else sqlite.insert
+    statement = insert(positions).values(lane=lane, next_offset=next_offset)
+    begun = await work.connection.execute(
+        statement.on_conflict_do_nothing(index_elements=["lane"]).returning(positions.c.lane)
+    )
+    return begun.scalar_one_or_none() is not None
 
 
 async def mark_inbox(work: Work, lane: str, *, until: datetime) -> None:

@@ -238,6 +238,20 @@ async def first_watermark(
     return found[0] if found else None
 
 
+async def last_watermark(work: Work, lane: str, *, upto_seq: int) -> rows.LaneLogRow | None:
+    """Read the last watermark of a lane that was applied at or before a point."""
+    table = tables.lane_log
+    found = await fetch(
+        work,
+        rows.LaneLogRow,
+        select(*columns_of(table, rows.LaneLogRow))
+        .where(table.c.lane == lane, table.c.seq <= upto_seq, table.c.kind == "watermark")
+        .order_by(table.c.seq.desc())
+        .limit(1),
+    )
+    return found[0] if found else None
+
+
 async def watermarks_after(
     work: Work, lane: str, after_seq: int, *, limit: int
 ) -> list[rows.LaneLogRow]:

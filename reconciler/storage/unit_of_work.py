@@ -50,6 +50,8 @@ class Work:
     def __init__(self, connection: AsyncConnection) -> None:
         self.connection = connection
         self.after_commit: list[Callable[[], None]] = []
+        self._lanes_held: set[str] = set()
+        self._names_held: set[str] = set()
 
     @property
     def is_postgresql(self) -> bool:
@@ -64,17 +66,26 @@ class Work:
             await self.connection.execute(
                 text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_key(exclusive)}
             )
-        for lane in sorted(set(shared) - {exclusive}):
+            self._lanes_held.add(exclusive)
+        for lane in sorted(set(shared) - self._lanes_held):
             await self.connection.execute(
                 text("SELECT pg_advisory_xact_lock_shared(:key)"), {"key": _lock_key(lane)}
             )
+            self._lanes_held.add(lane)
+
+    async def lock_all_lanes(self, lanes: Iterable[str]) -> None:
+        """Take every one of these lanes for itself, in order of name, before any other lock."""
+        for lane in sorted(set(lanes)):
+            await self.lock_lanes(exclusive=lane)
 
     async def lock_names(self, names: Iterable[str]) -> None:
         """Take exclusive locks on names (idempotency keys, purchases, new references) until the end.
 
         One statement, in the order of the keys, so that two units of work never cross.
         """
-        keys = sorted({_lock_key(name) for name in names})
+        fresh = set(names) - self._names_held
+        self._names_held |= fresh
+        keys = sorted({_lock_key(name) for name in fresh})
         if keys and self.is_postgresql:
             await self.connection.execute(
                 text(

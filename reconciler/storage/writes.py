@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, select, update
+from sqlalchemy import ColumnElement, delete, select, update
 
 from reconciler.storage import rows, tables
 from reconciler.storage.bulk import upsert
-from reconciler.storage.reads import columns_of, fetch, one_of
+from reconciler.storage.reads import columns_of, one_of
 from reconciler.storage.unit_of_work import Work
 
 
@@ -46,6 +45,16 @@ async def wake_waiting_orders(work: Work, *, column: str, value: str) -> None:
     )
 
 
+async def wake_orders_of_address(work: Work, family: str, address_key: str) -> None:
+    """Make orders of an address that wait for a hold due at the next watermark."""
+    table = tables.orders
+    await work.connection.execute(
+        update(table)
+        .where(table.c.family == family, table.c.address_key == address_key, table.c.waits)
+        .values(due_height=0)
+    )
+
+
 async def take_back_watermarks(work: Work, lane: str, *, above: int) -> None:
     """Mark a lane's watermarks above a height as no longer on the chain."""
     table = tables.lane_log
@@ -64,28 +73,14 @@ async def forget_shares(work: Work, transfers: list[str]) -> None:
 
 async def take_parked(work: Work, references: list[str]) -> list[rows.ParkedRow]:
     """Read and remove what waits for these orders, in the order in which it came."""
-    table = tables.parked
-    found = await fetch(
-        work,
-        rows.ParkedRow,
-        _parked_where(table.c.reference.in_(sorted(set(references)))),
-    )
-    if found:
-        await work.connection.execute(delete(table).where(table.c.reference.in_(references)))
-    return found
+    return await _take(work, one_of(work, tables.parked.c.reference, sorted(set(references))))
 
 
 async def take_parked_before(work: Work, moment: datetime, *, limit: int) -> list[rows.ParkedRow]:
     """Read and remove what has waited since before a moment."""
     table = tables.parked
-    found = await fetch(
-        work, rows.ParkedRow, _parked_where(table.c.recorded_at < moment).limit(limit)
-    )
-    for row in found:
-        await work.connection.execute(
-            delete(table).where(table.c.lane == row.lane, table.c.offset == row.offset)
-        )
-    return found
+    oldest = select(table.c.id).where(table.c.recorded_at < moment).order_by(table.c.id)
+    return await _take(work, table.c.id.in_(oldest.limit(limit)))
 
 
 async def put_hold(work: Work, row: rows.HoldRow) -> None:
@@ -105,6 +100,11 @@ async def mark_undone(work: Work, key: str, *, by: str) -> None:
     await work.connection.execute(update(table).where(table.c.key == key).values(undone_by=by))
 
 
-def _parked_where(condition: ColumnElement[bool]) -> Select[Any]:
-    table = tables.parked
-    return select(*columns_of(table, rows.ParkedRow)).where(condition).order_by(table.c.id)
+async def _take(work: Work, condition: ColumnElement[bool]) -> list[rows.ParkedRow]:
+    """Remove and give in one statement: of two that ask at once, one gets a command."""
+    table, names = tables.parked, rows.ParkedRow.__struct_fields__
+    taken = await work.connection.execute(
+        delete(table).where(condition).returning(table.c.id, *columns_of(table, rows.ParkedRow))
+    )
+    in_order = sorted(taken, key=lambda row: int(row[0]))
+    return [rows.ParkedRow(**dict(zip(names, row[1:], strict=True))) for row in in_order]

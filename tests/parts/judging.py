@@ -108,7 +108,7 @@ def seen(amount: float, at: float = 10, **more: object) -> OrderTransfer:
 
 
 def retracted(amount: float, at: float = 10, since: float = 20, **more: object) -> OrderTransfer:
-    return money(amount, at, TransferState.RETRACTED, retracted_at=since, **more)
+    return money(amount, at, TransferState.RETRACTED, retracted_at=since, was_final=True, **more)
 
 
 def given(**changes: object) -> OrderDecisions:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 from sqlalchemy import select
@@ -18,6 +19,7 @@ from reconciler.model.policy import FinalityTier, Route, RoutePolicy, Tolerance
 from reconciler.services.apply_commands import CommandsApplied, apply_commands, mark_inbox
 from reconciler.services.apply_facts import Applied, apply_facts
 from reconciler.services.context import ServiceContext
+from reconciler.services.state import OrderState, decode_state
 from reconciler.services.sweep import sweep_lane
 from reconciler.storage import positions, tables
 from reconciler.storage.engine import make_engine
@@ -27,6 +29,7 @@ from reconciler.stream.topics import ORDERS, PAYMENT_EVENTS, PAYMENT_EXCEPTIONS,
 from schemas.amounts import BaseUnits
 from schemas.caip import AssetName, ChainName
 from schemas.codec import decode_as, encode, kind_name
+from schemas.commands import Decide, PlaceOrder
 from schemas.envelope import Envelope, to_headers
 from schemas.events import PaymentEvent, PaymentException
 from schemas.facts import (
@@ -205,9 +208,10 @@ class Chain:
 class World:
     """The database, the clock, and both kinds of lanes."""
 
-    def __init__(self, engine: AsyncEngine, *, lanes: int = 1, **changes: object) -> None:
-        self.engine = engine
-        self.store = Store(engine)
+    def __init__(self, engine: AsyncEngine | None, *, lanes: int = 1, **changes: object) -> None:
+        if engine is not None:
+            self.engine = engine
+            self.store = Store(engine)
         self.now = START
         self.catalogue: Catalogue = load_catalogue()
         self.context = ServiceContext(
@@ -227,8 +231,14 @@ class World:
     async def open(cls, url: str = "sqlite+aiosqlite://", **changes: object) -> World:
         engine = make_engine(url)
         async with engine.begin() as connection:
+            await connection.run_sync(tables.metadata.drop_all)
             await connection.run_sync(tables.metadata.create_all)
         return cls(engine, **changes)
+
+    @classmethod
+    def without_database(cls, **changes: object) -> World:
+        """One that only writes records."""
+        return cls(None, **changes)
 
     async def close(self) -> None:
         await self.store.close()
@@ -274,6 +284,14 @@ class World:
 
     async def apply_records(self, lane: Lane, records: Sequence[Record]) -> Applied:
         batch = Batch(lane=lane, records=records, next_offset=self._offsets.get(lane.name, 0))
+        return await self.apply_batch(batch)
+
+    async def apply_batch(self, batch: Batch) -> Any:
+        """Apply a batch of whatever lane; then sweep."""
+        lane = batch.lane
+        if lane.topic == ORDERS:
+            held = await self.position(lane)
+            return await apply_commands(self.store, self.context, batch, held=held)
         done = await apply_facts(self.store, self.context, batch, held=await self.position(lane))
         if self.sweeps:
             await self.sweep()
@@ -321,7 +339,35 @@ class World:
         await self.inbox()
         await self.facts(mark)
 
+    async def place(self, reference: str = "o-1", amount: int = 25_000_000, **more: object) -> str:
+        """Place an order and cover its address; gives the address that it is paid to."""
+        number = int(reference.rpartition("-")[2])
+        fields: dict[str, Any] = {"route": "own", "address": address(number), **more}
+        if fields["route"] == "shared":
+            fields["address"] = None
+        key = self.key()
+        await self.commands(
+            PlaceOrder(idempotency_key=key, reference=reference, amount=str(amount), **fields)
+        )
+        to = fields["address"] or SHARED
+        await self.facts(self.ethereum.covered(to))
+        return to
+
+    async def decide(self, action: Any, *, actor: str = "ada", key: str | None = None) -> str:
+        """A person decides; gives the decision's key."""
+        name = key or self.key()
+        await self.commands(
+            Decide(idempotency_key=name, actor=actor, reason="because", action=action)
+        )
+        return name
+
     # Reading
+
+    async def state(self, order: str) -> OrderState:
+        """The order's whole document."""
+        async with self.engine.connect() as connection:
+            statement = select(tables.orders.c.state).where(tables.orders.c.reference == order)
+            return decode_state((await connection.execute(statement)).scalar_one())
 
     async def events(self, order: str | None = None) -> list[PaymentEvent]:
         rows = await self._outbox(PAYMENT_EVENTS)

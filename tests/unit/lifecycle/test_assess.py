@@ -495,7 +495,7 @@ ROWS: list[tuple[str, Terms, tuple[Step, ...], Phase, AmountState, set[Attention
         (
             *CONFIRMS,
             Step(at=20, transfers=lost(), verdicts=False),
-            Step(at=22, transfers=(money(25, 21.9),)),
+            Step(at=22, transfers=(money(25, 21.9, was_final=True),)),
         ),
         CONFIRMED,
         NONE,
@@ -522,7 +522,7 @@ ROWS: list[tuple[str, Terms, tuple[Step, ...], Phase, AmountState, set[Attention
         ),
         CONFIRMED,
         EXACT,
-        {A.RETRACTED},
+        set(),
     ),
     (
         "one is lost, and the other that carries it now is retracted: patience again",
@@ -1163,8 +1163,8 @@ def test_short_reorganisation_is_told_as_adjusted_and_nothing_else() -> None:
     told = tell(
         *CONFIRMS,
         Step(at=20, transfers=lost(), verdicts=False),
-        Step(at=22, transfers=(money(25, 21.9),), verdicts=False),
-        Step(at=23, transfers=(money(25, 21.9),)),
+        Step(at=22, transfers=(money(25, 21.9, was_final=True),), verdicts=False),
+        Step(at=23, transfers=(money(25, 21.9, was_final=True),)),
     )
     assert told.kinds == ["awaiting", "detected", "confirmed", "adjusted", "adjusted"]
 

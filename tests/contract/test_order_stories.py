@@ -1,10 +1,8 @@
-"""Stories of one order, told through the services on a real SQLite database."""
+"""Stories of one order, told through the services on both databases."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-
-import pytest
 
 from reconciler.services.blindness import watch_for_blindness
 from schemas.codes import Attention, Phase
@@ -12,30 +10,8 @@ from schemas.commands import ClaimPaid, Close, Decide, PlaceOrder
 from tests.parts.world import SHARED, USDC, World, address
 
 
-@pytest.fixture
-async def world():
-    made = await World.open()
-    yield made
-    await made.close()
-
-
-async def place(
-    world: World, reference: str = "o-1", amount: int = 25_000_000, **more: object
-) -> str:
-    number = int(reference.rpartition("-")[2])
-    fields: dict[str, object] = {"route": "own", "address": address(number), **more}
-    await world.commands(
-        PlaceOrder(idempotency_key=world.key(), reference=reference, amount=str(amount), **fields)
-    )
-    if fields["route"] != "shared":
-        await world.facts(world.ethereum.covered(address(number)))
-    else:
-        await world.facts(world.ethereum.covered(SHARED))
-    return address(number)
-
-
 async def test_exact_payment_is_detected_and_then_confirmed(world: World) -> None:
-    to = await place(world)
+    to = await world.place()
     await world.mine(1, world.ethereum.seen(to, 25_000_000))
     assert await world.kinds("o-1") == ["awaiting", "detected"]
     await world.mine(2)
@@ -48,7 +24,7 @@ async def test_exact_payment_is_detected_and_then_confirmed(world: World) -> Non
 
 
 async def test_two_parts_add_up_and_the_customer_is_told_what_is_missing(world: World) -> None:
-    to = await place(world)
+    to = await world.place()
     await world.mine(3, world.ethereum.seen(to, 10_000_000))
     assert (await world.events("o-1"))[-1].missing == 15_000_000
     await world.mine(3, world.ethereum.seen(to, 15_000_000))
@@ -57,7 +33,7 @@ async def test_two_parts_add_up_and_the_customer_is_told_what_is_missing(world: 
 
 
 async def test_nothing_comes_and_the_order_expires_on_chain_time(world: World) -> None:
-    await place(world)
+    await world.place()
     world.now += timedelta(hours=3)
     await world.inbox()
     await world.sweep()
@@ -67,7 +43,7 @@ async def test_nothing_comes_and_the_order_expires_on_chain_time(world: World) -
 
 
 async def test_too_little_ends_underpaid_with_an_exception(world: World) -> None:
-    to = await place(world)
+    to = await world.place()
     await world.mine(3, world.ethereum.seen(to, 10_000_000))
     await world.pass_time(timedelta(minutes=61))
     assert (await world.kinds("o-1"))[-1] == "underpaid"
@@ -75,7 +51,7 @@ async def test_too_little_ends_underpaid_with_an_exception(world: World) -> None
 
 
 async def test_late_money_is_attached_and_not_counted(world: World) -> None:
-    to = await place(world)
+    to = await world.place()
     await world.pass_time(timedelta(minutes=61))
     await world.mine(3, world.ethereum.seen(to, 25_000_000))
     events = await world.events("o-1")
@@ -86,7 +62,7 @@ async def test_late_money_is_attached_and_not_counted(world: World) -> None:
 
 
 async def test_reorganised_away_after_confirmation_reverses_after_patience(world: World) -> None:
-    to = await place(world)
+    to = await world.place()
     await world.mine(3, world.ethereum.seen(to, 25_000_000))
     assert (await world.kinds("o-1"))[-1] == "confirmed"
     await world.facts(*(world.ethereum.retraction() for _ in range(3)))
@@ -100,7 +76,7 @@ async def test_reorganised_away_after_confirmation_reverses_after_patience(world
 
 
 async def test_short_reorganisation_neither_reverses_nor_confirms_twice(world: World) -> None:
-    to = await place(world)
+    to = await world.place()
     seen = world.ethereum.seen(to, 25_000_000)
     await world.mine(3, seen)
     await world.facts(*(world.ethereum.retraction() for _ in range(3)))
@@ -116,8 +92,8 @@ async def test_short_reorganisation_neither_reverses_nor_confirms_twice(world: W
 
 
 async def test_two_customers_one_address_equal_price_are_told_apart(world: World) -> None:
-    await place(world, "o-1", route="shared", address=None)
-    await place(world, "o-2", route="shared", address=None)
+    await world.place("o-1", route="shared", address=None)
+    await world.place("o-2", route="shared", address=None)
     first, second = (await world.events("o-1"))[0], (await world.events("o-2"))[0]
     assert first.due != second.due
     await world.mine(3, world.ethereum.seen(SHARED, int(second.due)))
@@ -126,7 +102,7 @@ async def test_two_customers_one_address_equal_price_are_told_apart(world: World
 
 
 async def test_wrong_asset_is_named_and_never_counted(world: World) -> None:
-    to = await place(world)
+    to = await world.place()
     await world.mine(3, world.ethereum.seen(to, 25_000_000, asset=USDC))
     last = (await world.events("o-1"))[-1]
     assert (last.kind.value, last.attention) == ("adjusted", (Attention.WRONG_ASSET,))
@@ -135,7 +111,7 @@ async def test_wrong_asset_is_named_and_never_counted(world: World) -> None:
 
 
 async def test_claim_flags_and_extends_but_never_credits(world: World) -> None:
-    await place(world)
+    await world.place()
     await world.commands(
         ClaimPaid(idempotency_key="c", reference="o-1", transaction="0x" + "ab" * 32)
     )
@@ -149,7 +125,7 @@ async def test_claim_flags_and_extends_but_never_credits(world: World) -> None:
 
 
 async def test_a_blind_chain_holds_expiry_and_tells_the_shop(world: World) -> None:
-    await place(world)
+    await world.place()
     await world.mine()
     world.now += timedelta(minutes=70)
     blind = await watch_for_blindness(world.store, world.context, now=world.now)
@@ -164,7 +140,7 @@ async def test_a_blind_chain_holds_expiry_and_tells_the_shop(world: World) -> No
 
 
 async def test_money_during_blindness_is_in_time_by_block_time(world: World) -> None:
-    to = await place(world)
+    to = await world.place()
     await world.mine()
     world.now += timedelta(minutes=70)
     await watch_for_blindness(world.store, world.context, now=world.now)
@@ -177,7 +153,7 @@ async def test_money_during_blindness_is_in_time_by_block_time(world: World) -> 
 async def test_an_unreadable_fact_holds_its_order_until_a_person_has_seen_to_it(
     world: World,
 ) -> None:
-    to = await place(world)
+    to = await world.place()
     lane = world.ethereum.lanes[0]
     await world.apply_records(lane, [world.raw(lane, "TransferSeen", b"{", key=to)])
     opened = (await world.open_exceptions())["unreadable_fact"]
