@@ -109,7 +109,7 @@ class Intake(Table, frozen=True):
     batch_max: Annotated[int, Meta(ge=1, le=1_000)] = 250
     batch_shared_max: Annotated[int, Meta(ge=1, le=1_000)] = 50
     sweep_max: Annotated[int, Meta(ge=1, le=1_000)] = 200
-    clock_slack: Span = parse_span("2s")
+    clock_slack: Span = parse_span("30s")
     blind_after: Span = parse_span("3m")
     unknown_reference_patience: Span = parse_span("10m")
     uncovered_patience: Span = parse_span("2m")
