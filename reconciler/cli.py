@@ -31,6 +31,22 @@ from reconciler.stream.promise import Fenced, StreamError, TopicsDiffer
 
 #: Command: what it does, and the function that does it. In the order in which help shows them.
 COMMANDS: Final = {
+    "migrate": (
+        "Make the tables and topics that this version needs.",
+        "reconciler.commands.migrate:migrate_all",
+    ),
+    "doctor": (
+        "Check settings, database, log, nodes and clock; change nothing.",
+        "reconciler.commands.doctor:doctor",
+    ),
+    "run": (
+        "Run everything in one process: watchers, intake and relay, until stopped.",
+        "reconciler.commands.run:run_all",
+    ),
+    "watch": (
+        "Follow one chain, until stopped; or have blocks read again.",
+        "reconciler.commands.watch:watch",
+    ),
     "intake": (
         "Apply facts and commands to orders, until stopped.",
         "reconciler.commands.intake:intake",
@@ -39,25 +55,17 @@ COMMANDS: Final = {
         "Send events, exceptions and requests, until stopped.",
         "reconciler.commands.relay:relay",
     ),
-    "audit": (
-        "Look a second time at what was decided.",
-        "reconciler.commands.audit:app",
+    "decide": (
+        "Tell what a person decided.",
+        "reconciler.commands.decide:app",
     ),
     "export": (
         "Write orders, transfers or exceptions as CSV or JSON lines.",
         "reconciler.commands.export:export",
     ),
-    "decide": (
-        "Tell what a person decided.",
-        "reconciler.commands.decide:app",
-    ),
-    "doctor": (
-        "Check settings, database, log, nodes and clock; change nothing.",
-        "reconciler.commands.doctor:doctor",
-    ),
-    "migrate": (
-        "Make the tables and topics that this version needs.",
-        "reconciler.commands.migrate:migrate_all",
+    "audit": (
+        "Look a second time at what was decided.",
+        "reconciler.commands.audit:app",
     ),
     "replay": (
         "Apply recorded messages in an empty database in memory; print what comes out.",

@@ -11,13 +11,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
+import msgspec
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from chains.catalog import CatalogueError
+from chains.follow import Follower, FollowSettings
 from chains.observe import Observer
-from chains.port import ChainSource
+from chains.port import ChainSource, Checkpoint, FollowLoop
 from chains.registry import open_source
 from chains.rpc import NodeLimits
 from reconciler.config import Settings
@@ -34,9 +37,12 @@ from reconciler.storage.asking import DatabaseUnreachable
 from reconciler.storage.engine import make_engine
 from reconciler.storage.schema_version import check_schema
 from reconciler.storage.unit_of_work import Store
-from reconciler.stream.promise import Stream, TopicsDiffer
+from reconciler.stream import topics
+from reconciler.stream.promise import Stream, TopicsDiffer, TopicSpec
 from reconciler.stream.sql import SqlStream
-from schemas.caip import ChainName
+from reconciler.watch.observer import observer_of
+from reconciler.watch.watcher import Watcher, WatchTerms
+from schemas.caip import ChainName, family_of
 
 
 class Parts(Struct, frozen=True, kw_only=True):
@@ -147,6 +153,55 @@ def relay_of(parts: Parts, shard: int) -> Relay:
     )
 
 
+def watcher_of(parts: Parts, chain: ChainName) -> tuple[Watcher, ChainSource]:
+    """Make the watcher of a chain, and the source that it reads; who runs it closes the source.
+
+    **Raises**: `Refusal` as `source_of`.
+    """
+    settings = parts.settings
+    observer = observer_of(parts.meters)
+    source = source_of(settings, chain, clock=parts.clock, observer=observer)
+    table, paces = settings.file.chains[chain], settings.file.watch
+    entry = msgspec.structs.replace(
+        settings.catalogue.chain(chain), reorganisation_limit=settings.reorganisation_limit(chain)
+    )
+    follow_settings = FollowSettings(
+        empty_watermark_s=paces.watermark_every.total_seconds(),
+        resend_s=paces.watermark_again_every.total_seconds(),
+        identify_s=paces.identify_every.total_seconds(),
+        back_scan_s_max=paces.back_scan_max.total_seconds(),
+    )
+
+    def follow(checkpoint: Checkpoint | None, log_id: str) -> FollowLoop:
+        return Follower(
+            source,
+            entry=entry,
+            checkpoint=checkpoint,
+            log_id=log_id,
+            start_at=table.start_at,
+            clock=parts.clock,
+            observer=observer,
+            settings=follow_settings,
+        )
+
+    watcher = Watcher(
+        WatchTerms(
+            chain=chain,
+            lanes=table.lanes,
+            reorganisation_limit=entry.reorganisation_limit,
+            requests_again=paces.requests_again,
+            head_age_max=settings.file.health.head_age_max,
+            specs=_specs_of(settings, chain),
+        ),
+        stream=parts.stream,
+        follow=follow,
+        make_log_id=lambda: uuid4().hex[:12],
+        clock=parts.clock,
+        meters=parts.meters,
+    )
+    return watcher, source
+
+
 def source_of(
     settings: Settings,
     chain: ChainName,
@@ -224,6 +279,16 @@ def _login(table: StreamTable) -> Mapping[str, Any]:
         options["sasl_plain_username"] = table.username
         options["sasl_plain_password"] = table.password.reveal()
     return options
+
+
+def _specs_of(settings: Settings, chain: ChainName) -> tuple[TopicSpec, ...]:
+    """Give the topics that one chain's watcher reads and writes."""
+    names = {
+        topics.transfers_topic(chain),
+        topics.requests_topic(chain),
+        topics.watchlist_topic(family_of(chain)),
+    }
+    return tuple(spec for spec in settings.topic_specs() if spec.name in names)
 
 
 async def _refuse_other_topics(settings: Settings, stream: Stream) -> None:

@@ -15,11 +15,6 @@ DEFINED = ROOT / "reconciler" / "config" / "tables.py"
 #: Written and explained, and not read yet. Whoever reads one takes it off this list.
 NOT_READ = {
     "routes[].deposit.xpub",
-    "chains.*.start_at",
-    "watch.back_scan_max",
-    "watch.identify_every",
-    "watch.watermark_again_every",
-    "watch.watermark_every",
     "intake.dust_report_every",
     "intake.look_ups_per_minute",
     "intake.uncovered_patience",

@@ -1,0 +1,30 @@
+"""`reconciler run`: everything in one process, for a shop that has not outgrown one machine."""
+
+from __future__ import annotations
+
+from reconciler.commands.common import DEFAULT_CONFIG, DONE, ConfigFile, HealthPort
+from reconciler.commands.process import begin, serve
+from reconciler.commands.watch import watch_jobs
+from reconciler.config import load_settings
+from reconciler.kernel.clock import SystemClock
+from reconciler.observability.stopping import Job
+from reconciler.wiring import intake_of, open_parts, relay_of
+
+
+async def run_all(*, config: ConfigFile = DEFAULT_CONFIG, port: HealthPort = None) -> int:
+    """Watch every configured chain, apply facts and commands, send events, until stopped.
+
+    The same as one watch a chain, one intake and all relays in processes of their own. A second one
+    takes the chains and the outbox over, and the first one ends with 3.
+    """
+    settings = load_settings(config)
+    begin(settings)
+    async with open_parts(settings, clock=SystemClock()) as parts:
+        jobs: dict[str, Job] = watch_jobs(parts, settings.chains())
+        jobs["intake"] = intake_of(parts).run
+        for shard in range(settings.file.relay.shards):
+            relay = relay_of(parts, shard)
+            parts.health.register(relay.name, relay.verdict)
+            jobs[relay.name] = relay.run
+        await serve(parts, jobs, port=port)
+    return DONE

@@ -1,0 +1,101 @@
+"""`reconciler watch`: follows one chain, or asks the watcher of one to read blocks again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from chains.errors import NoCheckpoint
+from chains.port import ChainSource
+from reconciler.commands.common import (
+    DEFAULT_CONFIG,
+    DONE,
+    BadArgument,
+    ConfigFile,
+    HealthPort,
+    put,
+    read_chain,
+    say,
+)
+from reconciler.commands.process import begin, serve
+from reconciler.commands.progress import catching_up
+from reconciler.config import Settings, load_settings
+from reconciler.kernel.clock import SystemClock
+from reconciler.kernel.refusals import Refusal
+from reconciler.observability.stopping import Job
+from reconciler.watch.again import ask_again
+from reconciler.watch.watcher import Watcher
+from reconciler.wiring import Parts, open_engine, open_parts, open_stream, watcher_of
+from schemas.caip import ChainName
+
+
+async def watch(
+    chain: Annotated[str, Parameter(help="The chain, as CAIP-2: eip155:1.")],
+    /,
+    *,
+    again: Annotated[
+        tuple[int, int] | None,
+        Parameter(help="FROM TO: ask the running watcher to read these blocks again, and return."),
+    ] = None,
+    reason: Annotated[str, Parameter(help="Why they are read again.")] = "asked by a person",
+    config: ConfigFile = DEFAULT_CONFIG,
+    port: HealthPort = None,
+) -> int:
+    """Follow one chain and publish what it pays us, until stopped.
+
+    One watcher of a chain lives: a second one takes over and the first one ends with 3. It goes on
+    where the log ends; an empty log needs start_at in the settings.
+    """
+    settings = load_settings(config)
+    name = read_chain(chain)
+    if name not in settings.file.chains:
+        known = ", ".join(settings.file.chains)
+        raise BadArgument(f"expected one of the configured chains ({known}), found {chain}")
+    if again is not None:
+        return await _ask_again(settings, name, again, reason)
+    begin(settings)
+    async with open_parts(settings, clock=SystemClock()) as parts:
+        await serve(parts, watch_jobs(parts, [name]), port=port)
+    return DONE
+
+
+def watch_jobs(parts: Parts, chains: list[ChainName]) -> dict[str, Job]:
+    """Make the jobs that follow chains, with their checks, and a progress bar for a person."""
+    jobs: dict[str, Job] = {}
+    statuses = {}
+    for chain in chains:
+        watcher, source = watcher_of(parts, chain)
+        parts.health.register(f"head {chain}", watcher.head_age)
+        parts.health.register(f"watch {chain}", watcher.verdict)
+        statuses[chain] = watcher.status
+        jobs[f"watch {chain}"] = _job(chain, watcher, source)
+    jobs["progress"] = lambda: catching_up(statuses, parts.clock)
+    return jobs
+
+
+def _job(chain: ChainName, watcher: Watcher, source: ChainSource) -> Job:
+    async def run() -> None:
+        try:
+            await watcher.run()
+        except NoCheckpoint as error:
+            raise Refusal(f'chains."{chain}".start_at: {error}') from None
+        finally:
+            await source.close()
+
+    return run
+
+
+async def _ask_again(
+    settings: Settings, chain: ChainName, heights: tuple[int, int], reason: str
+) -> int:
+    first, last = heights
+    if not 0 <= first <= last:
+        raise BadArgument(f"--again: expected FROM at most TO, found {first} {last}")
+    async with open_engine(settings) as engine, open_stream(settings, engine) as stream:
+        request = await ask_again(
+            stream, chain, from_height=first, to_height=last, reason=reason, clock=SystemClock()
+        )
+    put(request.request)
+    say(f"asked for {last - first + 1} blocks of {chain}; the running watcher reads them")
+    return DONE
