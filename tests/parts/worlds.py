@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import text
@@ -21,7 +22,9 @@ def postgres_tables(request: pytest.FixtureRequest) -> Iterator[str]:
     """One database with our tables for the whole run; `emptied` makes it new for a test."""
     server = request.getfixturevalue("postgres_server")
     url = server.new_database()
-    asyncio.run(_create(url))
+    # Asked for inside a test's own loop, which cannot run another.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, _create(url)).result()
     yield url
     server.drop_database(url)
 
@@ -56,8 +59,19 @@ async def open_world(database: str, **changes: object) -> World:
 
 
 @pytest.fixture
-async def world(database: str) -> AsyncIterator[World]:
-    """An empty world on either database."""
-    made = await open_world(database)
+async def quick_world() -> AsyncIterator[World]:
+    """An empty world in memory, for tables whose rows do not differ by database."""
+    made = await World.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=BOTH)
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """An empty world on either database; SQLite's is in memory."""
+    if request.param == "sqlite":
+        made = await World.open()
+    else:
+        made = await open_world(request.getfixturevalue("postgres_tables"))
     yield made
     await made.close()
