@@ -73,8 +73,13 @@ def make_route(
     catalogue: Catalogue,
     chains: Mapping[str, Chain],
     read_address: AddressReader,
+    not_watched_after_s: int,
 ) -> Route:
-    """Make the route of a table. **Raises**: `RouteRefused`."""
+    """Make the route of a table. **Raises**: `RouteRefused`.
+
+    `not_watched_after_s`: how long an order's address may stay unsearched, which is the intake's to
+    say and the same for every route.
+    """
     asset = _asset(table.asset, catalogue)
     if asset.chain not in chains:
         raise RouteRefused("asset", f'its chain has no table [chains."{asset.chain}"]')
@@ -88,7 +93,7 @@ def make_route(
         chain=asset.chain,
         asset=asset.name_id,
         mode="shared" if shared else "given",
-        policy=_policy(table, asset, catalogue.chain(asset.chain)),
+        policy=_policy(table, asset, catalogue.chain(asset.chain), not_watched_after_s),
         minimum=_minimum(table.minimum, asset),
         shared_address=_shared_address(shared, asset, read_address) if shared else None,
         step=_step(shared, asset) if shared else None,
@@ -130,7 +135,9 @@ def _unlisted(name: AssetName, known: list[str]) -> str:
     return f"{name} is not in the catalogue; list it in the file of catalogue.extra first"
 
 
-def _policy(table: RouteTable, asset: Asset, chain: ChainEntry) -> RoutePolicy:
+def _policy(
+    table: RouteTable, asset: Asset, chain: ChainEntry, not_watched_after_s: int
+) -> RoutePolicy:
     utxo, bitcoin = chain.id.startswith(_UTXO), chain.id == _BITCOIN
     retracted = _RETRACTED_PATIENCE_UTXO if utxo else _RETRACTED_PATIENCE
     pending = _PENDING_PATIENCE_BITCOIN if bitcoin else _PENDING_PATIENCE
@@ -142,15 +149,18 @@ def _policy(table: RouteTable, asset: Asset, chain: ChainEntry) -> RoutePolicy:
         amount_max=BaseUnits(asset.amount_max_base_units),
         tiers=_tiers(table.finality, asset, chain),
         tolerance=_tolerance(table.tolerance, asset, shared=isinstance(table.deposit, Shared)),
-        quote_s=_seconds("quote", table.quote),
-        claim_extension_s=_seconds("claim_extension", table.claim_extension),
+        quote_s=whole_seconds("quote", table.quote),
+        claim_extension_s=whole_seconds("claim_extension", table.claim_extension),
         claim_extension_known_s=_extension_known(table),
-        claim_patience_s=_seconds("claim_patience", table.claim_patience),
-        retracted_patience_s=_seconds("retracted_patience", table.retracted_patience or retracted),
-        pending_patience_s=_seconds("pending_patience", table.pending_patience or pending),
-        grace_s=_seconds("grace", table.grace),
+        claim_patience_s=whole_seconds("claim_patience", table.claim_patience),
+        retracted_patience_s=whole_seconds(
+            "retracted_patience", table.retracted_patience or retracted
+        ),
+        pending_patience_s=whole_seconds("pending_patience", table.pending_patience or pending),
+        grace_s=whole_seconds("grace", table.grace),
         clock_slack_s=chain.clock_slack_s,
-        late_revive_within_s=None if late is None else _seconds("late", late),
+        not_watched_after_s=not_watched_after_s,
+        late_revive_within_s=None if late is None else whole_seconds("late", late),
         flag_by_address=table.flag_by_address,
         flag_by_reserved_amount=table.flag_by_reserved_amount,
         claims_max=table.claims_max,
@@ -159,8 +169,8 @@ def _policy(table: RouteTable, asset: Asset, chain: ChainEntry) -> RoutePolicy:
     )
 
 
-def _seconds(key: str, span: timedelta) -> int:
-    """Give a span in whole seconds, which is how finely orders are judged."""
+def whole_seconds(key: str, span: timedelta) -> int:
+    """Give a span in whole seconds, which is how finely orders are judged. **Raises**: `RouteRefused`."""
     if span % timedelta(seconds=1):
         raise RouteRefused(key, f"expected whole seconds, found {format_span(span)}")
     return span // timedelta(seconds=1)
@@ -173,7 +183,7 @@ def _extension_known(table: RouteTable) -> int:
             f"expected at least claim_extension ({format_span(table.claim_extension)}), "
             f"found {format_span(table.claim_extension_known)}",
         )
-    return _seconds("claim_extension_known", table.claim_extension_known)
+    return whole_seconds("claim_extension_known", table.claim_extension_known)
 
 
 def _late(text: str) -> timedelta | None:

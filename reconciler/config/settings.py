@@ -14,7 +14,13 @@ from msgspec import Struct
 
 from chains.catalog import Catalogue, CatalogueError, load_catalogue
 from reconciler.config.reading import Reader
-from reconciler.config.routes import AddressReader, RouteRefused, deposit_address, make_route
+from reconciler.config.routes import (
+    AddressReader,
+    RouteRefused,
+    deposit_address,
+    make_route,
+    whole_seconds,
+)
 from reconciler.config.secrets import Secret
 from reconciler.config.tables import SettingsFile
 from reconciler.model.policy import Route
@@ -182,18 +188,30 @@ def _routes(
     file: SettingsFile, catalogue: Catalogue, reader: Reader, read_address: AddressReader
 ) -> dict[str, Route]:
     made: dict[str, Route] = {}
+    not_watched_after_s = _not_watched_after_s(file, reader)
     for number, table in enumerate(file.routes):
         path = f"routes[{number}] ({table.name})"
         if table.name in made:
             raise reader.refusal(f"{path}.name", "another route has this name")
         try:
             made[table.name] = make_route(
-                table, catalogue=catalogue, chains=file.chains, read_address=read_address
+                table,
+                catalogue=catalogue,
+                chains=file.chains,
+                read_address=read_address,
+                not_watched_after_s=not_watched_after_s,
             )
         except RouteRefused as error:
             raise reader.refusal(f"{path}.{error.key}", str(error)) from None
     _refuse_families(made, catalogue, reader, read_address)
     return made
+
+
+def _not_watched_after_s(file: SettingsFile, reader: Reader) -> int:
+    try:
+        return whole_seconds("uncovered_patience", file.intake.uncovered_patience)
+    except RouteRefused as error:
+        raise reader.refusal(f"intake.{error.key}", str(error)) from None
 
 
 def _refuse_families(

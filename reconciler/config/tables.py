@@ -115,7 +115,6 @@ class Intake(Table, frozen=True):
     uncovered_patience: Span = parse_span("2m")
     look_ups_per_minute: Annotated[int, Meta(ge=1, le=6_000)] = 60
     lines_bytes_max: Annotated[int, Meta(ge=2, le=262_144)] = 16_384
-    dust_report_every: Span = parse_span("24h")
 
 
 class Relay(Table, frozen=True):

@@ -15,9 +15,7 @@ DEFINED = ROOT / "reconciler" / "config" / "tables.py"
 #: Written and explained, and not read yet. Whoever reads one takes it off this list.
 NOT_READ = {
     "routes[].deposit.xpub",
-    "intake.dust_report_every",
     "intake.look_ups_per_minute",
-    "intake.uncovered_patience",
 }
 
 

@@ -43,6 +43,7 @@ def test_the_least_file_takes_every_default_of_the_design(tmp_path):
     )
     assert (policy.quote_s, policy.claim_extension_s, policy.claim_patience_s) == (3600, 1200, 1200)
     assert (policy.retracted_patience_s, policy.pending_patience_s) == (600, 7200)
+    assert policy.not_watched_after_s == 120
     assert (policy.grace_s, policy.late_revive_within_s) == (30 * 86_400, None)
     assert policy.flag_by_address
     assert policy.flag_by_reserved_amount
@@ -100,6 +101,11 @@ def test_a_percent_needs_its_sign_and_a_bare_number_is_an_amount(under, ppm, mos
     assert (tolerance.under_ppm, tolerance.under_max) == (ppm, most)
 
 
+def test_the_intakes_patience_for_an_unsearched_address_stands_in_every_policy(tmp_path):
+    text = SETTINGS.replace("[catalogue]", '[intake]\nuncovered_patience = "5m"\n[catalogue]')
+    assert settings_of(text, tmp_path).routes()["tusd-one"].policy.not_watched_after_s == 300
+
+
 def test_late_money_may_revive_an_order(tmp_path):
     text = SETTINGS + 'late = "revive within 24h"\n'
     assert settings_of(text, tmp_path).routes()["tusd-one"].policy.late_revive_within_s == 86_400
@@ -132,6 +138,11 @@ IMPOSSIBLE = [
     ("broken span", SETTINGS + 'quote = "1.5h"\n', ["routes[0].quote", "1.5h"]),
     ("zero span", SETTINGS + 'grace = "0d"\n', ["routes[0].grace", "0d"]),
     ("span finer than a second", SETTINGS + 'quote = "1500ms"\n', ["quote", "whole seconds"]),
+    (
+        "patience finer than a second",
+        SETTINGS.replace("[catalogue]", '[intake]\nuncovered_patience = "1500ms"\n[catalogue]'),
+        ["intake.uncovered_patience", "whole seconds", "1500ms"],
+    ),
     (
         "known extension shorter",
         SETTINGS + 'claim_extension_known = "1m"\n',
