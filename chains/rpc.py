@@ -1,4 +1,4 @@
-"""JSON-RPC over HTTP: one node, and several of them behind one question.
+"""JSON-RPC over HTTP: one node (`chains.pool` holds several).
 
 Talks to nodes; knows no chain's methods. Gives raw results to the families' clients, raises only
 `chains.errors`. A node's URL may hold a key, so messages and metrics carry its host alone.
@@ -7,12 +7,10 @@ Talks to nodes; knows no chain's methods. Gives raw results to the families' cli
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from random import SystemRandom
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -24,8 +22,6 @@ from chains.clock import Clock
 from chains.errors import (
     AnswerRefused,
     ChainError,
-    Fatal,
-    NodeBehind,
     NodeBusy,
     NodeUnavailable,
     Retryable,
@@ -38,12 +34,6 @@ T = TypeVar("T")
 
 _CHUNK_BYTES: Final = 65_536
 _RETRY_AFTER_MAX_S: Final = 3_600.0
-_REST_FIRST_S: Final = 0.5
-_REST_MAX_S: Final = 60.0
-_DOUBLINGS_MAX: Final = 8
-#: A chain id is asked again after this long, and after every broken connection.
-IDENTIFY_EVERY_S: Final = 60.0
-_chance = SystemRandom().random
 _OK: Final = 200
 _TOO_MANY: Final = 429
 _SERVER: Final = 500
@@ -220,117 +210,6 @@ class RpcNode:
                 connector=aiohttp.TCPConnector(limit=self._limits.requests_max)
             )
         return self._session
-
-
-class RpcPool:
-    """Several nodes of one chain, in the order in which the settings name them.
-
-    A read goes to one node and stays there; it is repeated whole on the next one when it fails. A
-    node that failed is asked last for a while; one that asked for time gets it.
-    """
-
-    def __init__(
-        self,
-        nodes: Sequence[RpcNode],
-        *,
-        identify: Callable[[RpcNode], Awaitable[None]],
-        clock: Clock,
-        chance: Callable[[], float] = _chance,
-    ) -> None:
-        self.nodes = list(nodes)
-        self._identify = identify
-        self._clock = clock
-        self._chance = chance
-
-    async def __aenter__(self) -> Self:
-        """Give the pool itself."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close every node's connections."""
-        await self.close()
-
-    async def close(self) -> None:
-        """Close every node's connections. May be called twice."""
-        for node in self.nodes:
-            await node.close()
-
-    async def read(
-        self,
-        ask: Callable[[RpcNode], Awaitable[T]],
-        *,
-        among: Callable[[RpcNode], bool] = lambda _: True,
-    ) -> T:
-        """Ask one node after another until one answers whole.
-
-        **Raises**: `Fatal` from any of them at once; else the last `Retryable` or `Unsupported`.
-        """
-        last: ChainError | None = None
-        for node in self._in_order(among):
-            try:
-                return await self.ask_one(node, ask)
-            except (Retryable, Unsupported) as error:
-                last = error
-        raise last or self._all_rest(among)
-
-    async def ask_one(self, node: RpcNode, ask: Callable[[RpcNode], Awaitable[T]]) -> T:
-        """Ask this node, after its chain id where that is not known freshly; keep how it went."""
-        try:
-            if self.is_stale(node):
-                await self.identify(node)
-            answer = await ask(node)
-        except (Retryable, Unsupported) as error:
-            self._note_failure(node, error)
-            raise
-        node.failures, node.free_at = 0, 0.0
-        return answer
-
-    async def identify(self, node: RpcNode) -> None:
-        """Ask a node which chain it serves. **Raises**: `WrongChain`; `Retryable`."""
-        node.identified_at = None
-        await self._identify(node)
-        node.identified_at = self._clock.monotonic_s()
-
-    def is_stale(self, node: RpcNode) -> bool:
-        """Tell whether a node's chain id must be asked again before it is believed."""
-        known = node.identified_at
-        return known is None or self._clock.monotonic_s() - known >= IDENTIFY_EVERY_S
-
-    def _in_order(self, among: Callable[[RpcNode], bool]) -> list[RpcNode]:
-        now = self._clock.monotonic_s()
-        awake = [node for node in self.nodes if among(node) and node.busy_until <= now]
-        return sorted(awake, key=lambda node: node.free_at > now)
-
-    def _all_rest(self, among: Callable[[RpcNode], bool]) -> ChainError:
-        waits = [node.busy_until for node in self.nodes if among(node)]
-        if not waits:
-            return Unsupported("no node offers this")
-        wait = max(0.0, min(waits) - self._clock.monotonic_s())
-        return NodeBusy("every node asked us to slow down", retry_after_s=wait)
-
-    def _note_failure(self, node: RpcNode, error: ChainError) -> None:
-        """Let a node rest: doubling, with jitter so that watchers do not come back in step."""
-        if isinstance(error, Unsupported | Fatal):
-            return
-        now = self._clock.monotonic_s()
-        if isinstance(error, NodeBusy):
-            node.busy_until = now + self._busy_rest_s(node, error)
-        if isinstance(error, NodeUnavailable):
-            node.identified_at = None
-        doublings = 0 if isinstance(error, NodeBehind) else min(node.failures, _DOUBLINGS_MAX)
-        node.failures += 1
-        node.free_at = now + min(_REST_MAX_S, _REST_FIRST_S * 2**doublings) * (0.5 + self._chance())
-
-    def _busy_rest_s(self, node: RpcNode, error: NodeBusy) -> float:
-        if error.retry_after_s is not None:
-            return error.retry_after_s
-        rest: float = _REST_FIRST_S * 2 ** min(node.failures, _DOUBLINGS_MAX)
-        return min(_REST_MAX_S, rest) * (0.5 + self._chance())
 
 
 def _require(answer: Raw | ChainError) -> Raw:

@@ -7,8 +7,10 @@ makes it faster.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Final
 
 from chains.catalog import Catalogue
@@ -32,8 +34,9 @@ from chains.evm.listed import listed_on
 from chains.evm.reader import BlockReader, SpanRead, Trees
 from chains.evm.wire import FullBlock
 from chains.observe import Observer, nobody
+from chains.pool import RpcPool
 from chains.port import BlockRead, Head, Header, WatchedAddresses
-from chains.rpc import NodeLimits, RpcNode, RpcPool
+from chains.rpc import NodeLimits, RpcNode
 from schemas.caip import ChainName
 from schemas.facts import LookedUpState, TransactionLookedUp, TransferSeen
 from schemas.values import BlockRef
@@ -102,6 +105,8 @@ class EvmSource:
         """
         if self._started:
             return
+        # web3 takes a second to import; the loop that we share must not stand still for it.
+        await asyncio.to_thread(import_module, "chains.evm.web3_provider")
         answered = 0
         failure: ChainError | None = None
         for node in self._pool.nodes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from chains.follow import Follower, FollowSettings
+from chains.follow import Follower
+from chains.pace import FollowSettings
 from chains.port import Checkpoint, Step, WatchEntry
 from schemas.facts import BlockRetracted, TransferSeen, Watermark
 from tests.parts.scripted_source import (
@@ -41,7 +42,7 @@ class Story:
             clock=self.clock,
             observer=self.observed.append,
             settings=self.settings,
-            chance=lambda: 1.0,
+            lot=lambda: 1.0,
         )
         return self.loop
 

@@ -1,0 +1,51 @@
+"""How the loop paces itself: spans, sizes and the rest after a failure.
+
+Pure. Read by every part of the loop; each number is a setting with this page's value as default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import SystemRandom
+from typing import Final
+
+from msgspec import Struct
+
+from chains.errors import ChainError, NodeBusy
+
+#: Doubling stops being a number long before this.
+_DOUBLINGS_MAX: Final = 16
+chance: Final[Callable[[], float]] = SystemRandom().random
+
+
+class FollowSettings(Struct, frozen=True, kw_only=True):
+    """**Units**: in the names; blocks where none is named."""
+
+    empty_watermark_s: float = 1.0
+    resend_s: float = 30.0
+    identify_s: float = 60.0
+    wait_s: float = 1.0
+    back_scan_s_max: float = 86_400.0
+    blocks_at_once: int = 8
+    range_blocks: int = 64
+    #: A range is worth its extra questions from this many final blocks on.
+    range_blocks_min: int = 4
+    recent_blocks_max: int = 1_024
+    recent_recipients_max: int = 200_000
+    look_ups_a_step: int = 20
+    covered_a_step: int = 1_000
+    requests_max: int = 10_000
+    rest_first_s: float = 0.25
+    rest_s_max: float = 30.0
+    #: So many failures in a row show as blindness in the status.
+    blind_after: int = 5
+
+
+def rest_s(
+    failures: int, error: ChainError, settings: FollowSettings, lot: Callable[[], float]
+) -> float:
+    """Double the rest with every failure, with jitter; never shorter than the node asked for."""
+    rest: float = settings.rest_first_s * 2 ** min(failures - 1, _DOUBLINGS_MAX)
+    rest = min(settings.rest_s_max, rest) * (0.5 + lot() / 2)
+    asked = error.retry_after_s if isinstance(error, NodeBusy) else None
+    return max(rest, asked or 0.0)

@@ -1,0 +1,248 @@
+"""What runs between two blocks: look-ups, back-scans of new addresses, reading again.
+
+Talks to a `ChainSource` in small pieces, so that the next block never waits long. Gives steps that
+move no line. Every queue has a most; a piece that fails is put off and loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from chains.back_scan import BackScan, BackScanner, ReadAgainScan, read_again, scan_of
+from chains.clock import Clock
+from chains.errors import ChainError, NodeBehind, Retryable, Unsupported
+from chains.line import Taken
+from chains.marks import Marks
+from chains.pace import FollowSettings
+from chains.port import ChainSource, Step, WatchEntry
+from chains.spans import Spans
+from chains.watched import RecentBlocks, Watched
+from schemas.facts import AddressCovered, ChainFact, TransactionLookedUp
+from schemas.requests import LookUpTransaction, ReadAgain
+
+
+class LookUp(Struct):
+    """One look-up that is not answered yet."""
+
+    request: LookUpTransaction
+    retry_at_s: float = 0.0
+    failures: int = 0
+
+
+Work = LookUp | BackScan | ReadAgainScan
+W = TypeVar("W", LookUp, BackScan, ReadAgainScan)
+
+
+class SideWork:
+    """The work between two blocks of one chain."""
+
+    def __init__(
+        self,
+        source: ChainSource,
+        spans: Spans,
+        marks: Marks,
+        *,
+        watched: Watched,
+        recent: RecentBlocks,
+        clock: Clock,
+        settings: FollowSettings,
+        failed: Callable[[ChainError, int], float],
+    ) -> None:
+        self._source = source
+        self._marks = marks
+        self._watched = watched
+        self._recent = recent
+        self._clock = clock
+        self._settings = settings
+        self._failed = failed
+        self._scanner = BackScanner(source, spans, range_blocks=settings.range_blocks)
+        #: Offsets below are announced by an earlier run: those addresses need no scan.
+        said = marks.line.said
+        self._announced_upto = said.watchlist_upto if said else 0
+        self._read_upto_offset = self._announced_upto
+        self._incoming: list[WatchEntry] = []
+        self._scans: list[BackScan] = []
+        self._covered: deque[deque[tuple[int, AddressCovered]]] = deque()
+        self._again: deque[ReadAgainScan] = deque()
+        self._look_ups: deque[LookUp] = deque()
+
+    # --- what is asked -------------------------------------------------------------------------
+
+    def add_addresses(self, entries: Sequence[WatchEntry], read_upto_offset: int) -> None:
+        """Take in addresses; they are watched from `welcome` on."""
+        self._incoming.extend(entries)
+        self._read_upto_offset = max(self._read_upto_offset, read_upto_offset)
+
+    def add_request(self, request: LookUpTransaction | ReadAgain) -> None:
+        """Take in a request; beyond the most it is not taken, and asked again by who asked."""
+        if isinstance(request, LookUpTransaction):
+            if len(self._look_ups) < self._settings.requests_max:
+                self._look_ups.append(LookUp(request))
+        elif len(self._again) < self._settings.requests_max:
+            self._again.append(
+                ReadAgainScan(next_height=request.from_height, upto=request.to_height)
+            )
+
+    def welcome(self, upto: int) -> set[bytes]:
+        """Watch what was added, when no block is being read; scans reach up to the line's tip."""
+        entries, self._incoming = self._incoming, []
+        for entry in entries:
+            self._watched.add(entry.raw)
+        open_entries = [entry for entry in entries if entry.offset >= self._announced_upto]
+        first = self._recent.first
+        quick = [entry for entry in open_entries if first and entry.since >= first.time]
+        slow = [entry for entry in open_entries if not (first and entry.since >= first.time)]
+        for some in filter(None, (quick, slow)):
+            most = self._settings.back_scan_s_max
+            self._scans.append(scan_of(some, now=self._clock.now(), span_max_s=most, upto=upto))
+        # Addresses of fresh orders are quick and come first; days of history can wait.
+        self._scans.sort(key=lambda scan: scan.since, reverse=True)
+        return {entry.raw for entry in entries}
+
+    def cut_above(self, height: int) -> None:
+        """Scan no higher than what is left of the line: the new branch is read with every address."""
+        for scan in self._scans:
+            scan.upto, scan.remembered = min(scan.upto, height), None
+
+    # --- where it stands -----------------------------------------------------------------------
+
+    @property
+    def incoming(self) -> int:
+        """Count the addresses that are not watched yet."""
+        return len(self._incoming)
+
+    @property
+    def open_scans(self) -> int:
+        """Count the addresses that are not announced as covered."""
+        scanned = sum(len(scan.entries) for scan in self._scans)
+        return scanned + sum(len(some) for some in self._covered)
+
+    def watchlist_upto(self) -> int:
+        """Give the lowest watchlist offset whose back-scan is not announced."""
+        open_offsets = [scan.lowest_offset for scan in self._scans]
+        open_offsets += [some[0][0] for some in self._covered if some]
+        open_offsets += [
+            entry.offset for entry in self._incoming if entry.offset >= self._announced_upto
+        ]
+        return min([self._read_upto_offset, *open_offsets])
+
+    def is_due(self) -> bool:
+        """Tell whether `next_piece` has something to do now."""
+        if self._due(self._look_ups):
+            return True
+        if self._marks.line.said is None:
+            return False
+        return bool(self._covered or self._due(self._scans) or self._due(self._again))
+
+    # --- doing it ------------------------------------------------------------------------------
+
+    async def next_piece(self) -> Step | None:
+        """Do one piece of one work. None when nothing is due, or the piece found nothing to say."""
+        look_ups = self._due(self._look_ups)
+        if look_ups:
+            step = await self._look_up(look_ups[: self._settings.look_ups_a_step])
+            if step is not None:
+                return step
+        if self._marks.line.said is None:
+            return None
+        if self._covered:
+            return self._announce()
+        for scan in self._due(self._scans):
+            return await self._scan_back(scan)
+        for again in self._due(self._again):
+            return await self._read_again(again)
+        return None
+
+    async def _look_up(self, due: Sequence[LookUp]) -> Step | None:
+        facts: list[TransactionLookedUp] = []
+        for one in due:
+            try:
+                answer = await self._source.look_up(one.request.tx, self._watched)
+            except (Retryable, Unsupported) as error:
+                self._put_off(one, error)
+                continue
+            facts.append(replace(answer, request=one.request.request))
+            self._look_ups.remove(one)
+        return Step(facts=facts) if facts else None
+
+    def _announce(self) -> Step | None:
+        """Say which addresses are covered, together with the watchlist offset that moves by it."""
+        some = self._covered[0]
+        count = min(len(some), self._settings.covered_a_step)
+        facts = [some.popleft()[1] for _ in range(count)]
+        if not some:
+            self._covered.popleft()
+        return self._marks.again(facts)
+
+    async def _scan_back(self, scan: BackScan) -> Step | None:
+        begins = scan.next_height
+        try:
+            found = await self._scanner.piece(scan, self._recent, finalized=self._marks.finalized)
+            self._require_ours(found or ())
+        except (Retryable, Unsupported) as error:
+            # Nothing of a refused piece counts: it is read again from where it began.
+            scan.next_height = scan.from_height if begins is None else begins
+            scan.remembered = None
+            self._put_off(scan, error)
+            return None
+        scan.failures = 0
+        if found is None:
+            self._scans.remove(scan)
+            self._covered.append(scan.covered(self._source.chain))
+            return self._announce()
+        return self._say_finds([taken for taken in found if taken.transfers])
+
+    def _say_finds(self, found: Sequence[Taken]) -> Step | None:
+        """Publish finds below the line, each block with a watermark of its own.
+
+        What was read and not said yet is said first: a find may lie in it, and coverage must not jump.
+        """
+        if not found:
+            return None
+        facts: list[ChainFact] = self._marks.say_silent()
+        for taken in found:
+            facts += taken.transfers
+            if not self._marks.line.has_watermark(taken.header):
+                facts.append(self._marks.of(taken))
+        return self._marks.again(facts)
+
+    async def _read_again(self, again: ReadAgainScan) -> Step | None:
+        said = self._marks.line.said
+        upto = min(again.upto, said.height if said else -1)
+        if again.next_height > upto:
+            self._again.remove(again)
+            return None
+        try:
+            found = await self._scanner.read(
+                again.next_height, upto, self._watched, finalized=self._marks.finalized
+            )
+            self._require_ours(found)
+        except (Retryable, Unsupported) as error:
+            self._put_off(again, error)
+            return None
+        again.next_height = found[-1].header.height + 1
+        facts: list[ChainFact] = []
+        for taken in read_again(found):
+            facts += [*taken.transfers, self._marks.of(taken)]
+        return self._marks.again(facts)
+
+    def _require_ours(self, found: Sequence[Taken]) -> None:
+        """Refuse blocks of another line than ours: the loop has to see that reorganisation first."""
+        for taken in found:
+            ours = self._marks.line.hashes.get(taken.header.height)
+            if ours is not None and ours != taken.header.hash:
+                message = f"block {taken.header.height} is {taken.header.hash}, ours is {ours}"
+                raise NodeBehind(message)
+
+    def _due(self, works: Iterable[W]) -> list[W]:
+        now = self._clock.monotonic_s()
+        return [work for work in works if work.retry_at_s <= now]
+
+    def _put_off(self, work: Work, error: ChainError) -> None:
+        work.failures += 1
+        work.retry_at_s = self._clock.monotonic_s() + self._failed(error, work.failures)
