@@ -24,7 +24,7 @@ parts: system ## Fetch the real parts of the tests (Kafka, anvil) into .parts
 	@setup/parts.sh
 
 demo: $(SYNCED) ## Show the ten stories in this terminal (ARGS=--once; CHAIN=anvil)
-	@$(BIN)/reconciler demo $(ARGS)
+	@$(BIN)/reconciler demo $(if $(CHAIN),--chain $(CHAIN)) $(ARGS)
 
 test: setup parts lint ## Everything: set-up, lint, all tests (ARGS goes to pytest)
 	@$(BIN)/pytest $(ARGS)

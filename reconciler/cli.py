@@ -31,6 +31,10 @@ from reconciler.stream.promise import Fenced, StreamError, TopicsDiffer
 
 #: Command: what it does, and the function that does it. In the order in which help shows them.
 COMMANDS: Final = {
+    "demo": (
+        "Show ten payments, side by side, before your eyes.",
+        "reconciler.commands.demo:app",
+    ),
     "migrate": (
         "Make the tables and topics that this version needs.",
         "reconciler.commands.migrate:migrate_all",

@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -18,9 +18,10 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from chains.catalog import CatalogueError
+from chains.errors import NoCheckpoint
 from chains.follow import Follower, FollowSettings
 from chains.observe import Observer
-from chains.port import ChainSource, Checkpoint, FollowLoop
+from chains.port import ChainSource, Checkpoint, FollowLoop, FollowStatus
 from chains.registry import open_source
 from chains.rpc import NodeLimits
 from reconciler.config import Settings
@@ -30,6 +31,7 @@ from reconciler.kernel.clock import Clock
 from reconciler.kernel.refusals import Refusal
 from reconciler.observability.health import Health
 from reconciler.observability.metrics import Meters
+from reconciler.observability.stopping import Job
 from reconciler.relay.relay import Relay
 from reconciler.services.context import ServiceContext
 from reconciler.services.start_check import missing_settings
@@ -200,6 +202,33 @@ def watcher_of(parts: Parts, chain: ChainName) -> tuple[Watcher, ChainSource]:
         meters=parts.meters,
     )
     return watcher, source
+
+
+def watch_job_of(parts: Parts, chain: ChainName) -> tuple[Job, Callable[[], FollowStatus | None]]:
+    """Give the watcher of a chain as a job, with its checks; and what tells where it stands."""
+    watcher, source = watcher_of(parts, chain)
+    parts.health.register(f"head {chain}", watcher.head_age)
+    parts.health.register(f"watch {chain}", watcher.verdict)
+
+    async def run() -> None:
+        try:
+            await watcher.run()
+        except NoCheckpoint as error:
+            raise Refusal(f'chains."{chain}".start_at: {error}') from None
+        finally:
+            await source.close()
+
+    return run, watcher.status
+
+
+def apply_and_send_jobs_of(parts: Parts) -> dict[str, Job]:
+    """Give one intake and all relays as jobs, with their checks."""
+    jobs: dict[str, Job] = {"intake": intake_of(parts).run}
+    for shard in range(parts.settings.file.relay.shards):
+        relay = relay_of(parts, shard)
+        parts.health.register(relay.name, relay.verdict)
+        jobs[relay.name] = relay.run
+    return jobs
 
 
 def source_of(

@@ -7,8 +7,7 @@ from reconciler.commands.process import begin, serve
 from reconciler.commands.watch import watch_jobs
 from reconciler.config import load_settings
 from reconciler.kernel.clock import SystemClock
-from reconciler.observability.stopping import Job
-from reconciler.wiring import intake_of, open_parts, relay_of
+from reconciler.wiring import apply_and_send_jobs_of, open_parts
 
 
 async def run_all(*, config: ConfigFile = DEFAULT_CONFIG, port: HealthPort = None) -> int:
@@ -20,11 +19,6 @@ async def run_all(*, config: ConfigFile = DEFAULT_CONFIG, port: HealthPort = Non
     settings = load_settings(config)
     begin(settings)
     async with open_parts(settings, clock=SystemClock()) as parts:
-        jobs: dict[str, Job] = watch_jobs(parts, settings.chains())
-        jobs["intake"] = intake_of(parts).run
-        for shard in range(settings.file.relay.shards):
-            relay = relay_of(parts, shard)
-            parts.health.register(relay.name, relay.verdict)
-            jobs[relay.name] = relay.run
+        jobs = watch_jobs(parts, settings.chains()) | apply_and_send_jobs_of(parts)
         await serve(parts, jobs, port=port)
     return DONE

@@ -6,8 +6,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from chains.errors import NoCheckpoint
-from chains.port import ChainSource
 from reconciler.commands.common import (
     DEFAULT_CONFIG,
     DONE,
@@ -22,11 +20,9 @@ from reconciler.commands.process import begin, serve
 from reconciler.commands.progress import catching_up
 from reconciler.config import Settings, load_settings
 from reconciler.kernel.clock import SystemClock
-from reconciler.kernel.refusals import Refusal
 from reconciler.observability.stopping import Job
 from reconciler.watch.again import ask_again
-from reconciler.watch.watcher import Watcher
-from reconciler.wiring import Parts, open_engine, open_parts, open_stream, watcher_of
+from reconciler.wiring import Parts, open_engine, open_parts, open_stream, watch_job_of
 from schemas.caip import ChainName
 
 
@@ -65,25 +61,9 @@ def watch_jobs(parts: Parts, chains: list[ChainName]) -> dict[str, Job]:
     jobs: dict[str, Job] = {}
     statuses = {}
     for chain in chains:
-        watcher, source = watcher_of(parts, chain)
-        parts.health.register(f"head {chain}", watcher.head_age)
-        parts.health.register(f"watch {chain}", watcher.verdict)
-        statuses[chain] = watcher.status
-        jobs[f"watch {chain}"] = _job(chain, watcher, source)
+        jobs[f"watch {chain}"], statuses[chain] = watch_job_of(parts, chain)
     jobs["progress"] = lambda: catching_up(statuses, parts.clock)
     return jobs
-
-
-def _job(chain: ChainName, watcher: Watcher, source: ChainSource) -> Job:
-    async def run() -> None:
-        try:
-            await watcher.run()
-        except NoCheckpoint as error:
-            raise Refusal(f'chains."{chain}".start_at: {error}') from None
-        finally:
-            await source.close()
-
-    return run
 
 
 async def _ask_again(

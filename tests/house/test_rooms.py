@@ -24,6 +24,7 @@ SERVES_HTTP = (
     "reconciler/observability/",
     "reconciler/api/",
     "reconciler/webhooks/",
+    "reconciler/demo/",
 )
 
 #: library -> the only paths that may import it.

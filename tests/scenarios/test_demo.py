@@ -1,0 +1,151 @@
+"""The demo as its visitors run it: in a process of its own, and moved from another one."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from reconciler.demo.stories import STORIES
+from tests.parts.anvil.node import find_binary
+from tests.parts.need import missing
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [str(Path(sys.executable).with_name("reconciler")), "demo"]
+WAIT_S = 200
+
+pytestmark = pytest.mark.scenario
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return os.environ | {
+        "XDG_STATE_HOME": str(folder / "state"),
+        "TMPDIR": str(folder),
+        "PYTHONUNBUFFERED": "1",
+        "COLUMNS": "140",
+    }
+
+
+def run(folder: Path, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=cwd,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+
+
+def check_ten_endings(output: str) -> None:
+    """Every story is told once, with its events and its sentence, and with no amount left open."""
+    for story in STORIES:
+        title = rf"^ {story.number:>2}  {re.escape(story.title)}  ended right$"
+        events = "".join(
+            rf"\n     {re.escape(ending.order)}: awaiting → .+" for ending in story.endings
+        )
+        words = [re.escape(part) for part in re.split(r"\{\w+\}", story.sentence)]
+        sentence = r"[0-9.]+ (?:DUSD|AST)".join(words)
+        assert len(re.findall(rf"{title}{events}\n     {sentence}$", output, re.MULTILINE)) == 1, (
+            story.title
+        )
+
+
+def test_the_ten_stories_end_right_and_leave_nothing_behind(tmp_path: Path):
+    done = run(tmp_path, "--once")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    check_ten_endings(done.stdout)
+    assert "All ten stories ended right" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+@pytest.mark.anvil
+def test_the_same_stories_on_anvil(tmp_path: Path):
+    if find_binary() is None:
+        missing("anvil", "run `make parts` (it needs nodejs and npm: `make system`)")
+    done = run(tmp_path, "--once", "--chain", "anvil")
+    assert done.returncode == 0, done.stdout + done.stderr
+    check_ten_endings(done.stdout)
+
+
+class RunningDemo:
+    """A demo that goes on after its stories, and what it has said so far."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.output_path = folder / "output"
+        with self.output_path.open("w") as output:
+            self.process = subprocess.Popen(
+                COMMAND, cwd=ROOT, env=environment(folder), stdout=output, stderr=output
+            )
+
+    def wait_for(self, pattern: str) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while not re.search(pattern, self.output_path.read_text(), re.MULTILINE):
+            assert self.process.poll() is None, self.output_path.read_text()
+            assert time.monotonic() < deadline, self.output_path.read_text()
+            time.sleep(0.1)
+
+    def say(self, *arguments: str) -> str:
+        done = run(self.folder, *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[RunningDemo]:
+    demo = RunningDemo(folder)
+    try:
+        yield demo
+    finally:
+        demo.process.kill()
+        demo.process.wait()
+
+
+def test_another_terminal_moves_a_running_demo(tmp_path: Path):
+    with running(tmp_path) as demo:
+        demo.wait_for(r"yours-1 +#1 placed: 40\.00 DUSD")
+        assert "sent 40.00 DUSD to yours-1 on Aster" in demo.say("pay", "yours-1", "40")
+        demo.wait_for(r"yours-1 +#3 confirmed: 40\.00 DUSD of 40\.00 DUSD")
+        demo.say("claim", "yours-2")
+        demo.wait_for(r"yours-2 +#2 the customer pressed")
+        listed = demo.say("orders")
+        assert re.search(
+            r"^yours-1 +confirmed +40\.00 of 40\.00 DUSD +Aster$", listed, re.MULTILINE
+        )
+        assert re.search(r"^yours-2 +says paid", listed, re.MULTILINE)
+
+        demo.say(
+            "pay",
+            "yours-3",
+            "15",
+        )
+        demo.wait_for(r"yours-3 +#2 seen: 15\.00 DUSD")
+        assert "payments in them are gone" in demo.say("reorganise", "20", "--network", "birch")
+        demo.wait_for(r"Birch replaced its last 20 blocks")
+        demo.wait_for(r"yours-3 +#\d+ (reversed|what was seen is gone)")
+
+        refused = run(tmp_path, "pay", "nobody", "1")
+        assert refused.returncode == 2
+        assert "there is no order 'nobody'; there are exact, two-parts" in refused.stderr
+        assert "found 'ten'" in run(tmp_path, "pay", "yours-2", "ten").stderr
+
+        demo.process.send_signal(signal.SIGTERM)
+        assert demo.process.wait(WAIT_S) == 0
+    assert [path.name for path in (tmp_path / "state").rglob("*") if path.is_file()] == []
+
+
+def test_without_a_demo_the_other_terminal_says_how_to_start_one(tmp_path: Path):
+    refused = run(tmp_path, "pay", "yours-1", "40")
+    assert refused.returncode == 2
+    assert "no demo is running here; start one with `make demo`" in refused.stderr
