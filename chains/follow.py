@@ -27,6 +27,8 @@ from chains.watched import RecentBlocks, Watched
 from schemas.requests import ChainRequest, LookUpTransaction, ReadAgain
 from schemas.values import ParentRef
 
+__all__ = ["FollowSettings", "Follower"]
+
 
 class Follower:
     """Follows one chain (`chains.port.FollowLoop`).
