@@ -121,12 +121,15 @@ def sum_up(
         refusal = _refusal(terms, transfer)
         if refusal is not None:
             attention.add(refusal)
-        elif withdrawn or not _counts_now(terms, claims, transfer, decisions, previous, end):
-            late.append(transfer)
-        elif transfer.share < terms.policy.dust and not transfer.decided:
-            dust.append(transfer)
-        else:
+            continue
+        counts = not withdrawn and _counts_now(terms, claims, transfer, decisions, previous, end)
+        if transfer.share < terms.policy.dust and not transfer.decided:
+            # Dust that does not count is no late money either: nobody is asked about grains.
+            dust += [transfer] if counts else []
+        elif counts:
             counted.append(transfer)
+        else:
+            late.append(transfer)
     counted += _completing_dust(terms, counted, dust, moment)
     if late:
         attention.add(Attention.LATE)

@@ -300,6 +300,26 @@ ROWS: list[tuple[str, Terms, tuple[Step, ...], Phase, AmountState, set[Attention
         set(),
     ),
     (
+        "dust that an end left uncounted, judged again",
+        terms(),
+        (
+            Step(at=11, transfers=(final(20), final(0.005, name="t2"))),
+            Step(at=75, transfers=(final(20), final(0.005, name="t2"))),
+            Step(at=76, transfers=(final(20), final(0.005, name="t2"))),
+        ),
+        UNDERPAID,
+        SHORT,
+        set(),
+    ),
+    (
+        "dust that comes late",
+        terms(),
+        (Step(at=75), Step(at=76, transfers=(final(0.005, 75),))),
+        EXPIRED,
+        NONE,
+        set(),
+    ),
+    (
         "dust that a person gave",
         terms(),
         (Step(at=11, transfers=(final(0.005, decided=True),)),),
