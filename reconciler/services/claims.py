@@ -63,7 +63,7 @@ def end_unseen_claims(entry: OrderEntry) -> None:
 
 
 #: Ends that say why a named transaction does not matter, whatever becomes of it but paying us.
-_SETTLED: Final = frozenset({ClaimEnd.SUPERSEDED, ClaimEnd.PAYS_NOTHING, ClaimEnd.JUNK})
+_SETTLED: Final = frozenset({ClaimEnd.SUPERSEDED, ClaimEnd.JUNK})
 
 
 def _end_of(ledger: Ledger, entry: OrderEntry, claim: Claim) -> ClaimEnd:
@@ -91,7 +91,14 @@ def _end_of_unowned(terms: Terms, claim: Claim, alive: Sequence[TransferRow]) ->
     since = reservation_since(terms.placed_at, terms.policy.clock_slack_s)
     if terms.mode == "shared" and all(row.first_time < since for row in alive):
         return ClaimEnd.BEFORE_THE_ORDER
-    lost = {ClaimEnd.USED, ClaimEnd.ALREADY_USED, ClaimEnd.REPLACED, ClaimEnd.UNSEEN}
+    lost = {
+        ClaimEnd.USED,
+        ClaimEnd.ALREADY_USED,
+        ClaimEnd.REPLACED,
+        ClaimEnd.UNSEEN,
+        # A look-up sees only payments to addresses that its watcher knew by then.
+        ClaimEnd.PAYS_NOTHING,
+    }
     return ClaimEnd.OPEN if claim.end in lost else claim.end
 
 
