@@ -61,9 +61,9 @@ class BenchService:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, url: str, bootstrap: str) -> AsyncIterator[BenchService]:
+    async def open(cls, url: str, bootstrap: str, **policy: object) -> AsyncIterator[BenchService]:
         set_up_logs("warning")
-        world = await World.open(url)
+        world = await World.open(url, **policy)
         world.sweeps = False
         world.now = datetime.now(UTC)
         stream = KafkaStream(bootstrap)
