@@ -5,6 +5,8 @@ What a real shop's backend does, over the same topics. Writes the book.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -12,7 +14,15 @@ from reconciler.demo.book import Book, Line
 from reconciler.demo.stage import Stage
 from reconciler.demo.words import event_line, exception_line
 from reconciler.kernel.clock import Clock
-from reconciler.stream.promise import Lane, Outgoing, Record, Stream, Writer
+from reconciler.stream.promise import (
+    Lane,
+    OutcomeUnknown,
+    Outgoing,
+    Record,
+    Stream,
+    StreamUnavailable,
+    Writer,
+)
 from reconciler.stream.topics import ORDERS, ORDERS_REJECTED, PAYMENT_EVENTS, PAYMENT_EXCEPTIONS
 from schemas.codec import decode_as, encode, kind_name
 from schemas.commands import ClaimPaid, PlaceOrder
@@ -21,6 +31,9 @@ from schemas.events import PaymentEvent, PaymentException
 
 RECORDS_MAX: Final = 500
 WAIT_S: Final = 1.0
+#: What cannot be sent is tried so often, with a rest in between.
+TRIES_MAX: Final = 10
+REST_S: Final = 0.5
 
 EVENTS: Final = Lane(PAYMENT_EVENTS, 0)
 EXCEPTIONS: Final = Lane(PAYMENT_EXCEPTIONS, 0)
@@ -35,6 +48,7 @@ class Shop:
         self._stage = stage
         self._clock = clock
         self._writer: Writer = stream.writer("demo-shop")
+        self._sending = asyncio.Lock()
         self._read_upto: dict[Lane, int] = {}
         self.book = book
 
@@ -47,25 +61,40 @@ class Shop:
         await self._writer.close()
 
     async def send(self, *commands: PlaceOrder | ClaimPaid) -> None:
-        """Send commands, all of them together."""
-        now = self._clock.now()
-        await self._writer.append(
-            [
-                Outgoing(
-                    lane=Lane(ORDERS, 0),
-                    key=command.reference.encode(),
-                    value=encode(command),
-                    headers=to_headers(
-                        Envelope(
-                            id=derived_id("demo", command.idempotency_key),
-                            type=kind_name(command),
-                            time=now,
-                            subject=command.reference,
-                        )
-                    ),
-                )
-                for command in commands
-            ]
+        """Send commands, all of them together; again, where the log was not to be had.
+
+        A command that arrives twice is one command, by its idempotency key. **Raises**: `StreamError`
+        after the last try.
+        """
+        messages = [self._outgoing(command) for command in commands]
+        async with self._sending:
+            for _ in range(TRIES_MAX - 1):
+                try:
+                    await self._writer.append(messages)
+                except (StreamUnavailable, OutcomeUnknown):
+                    await self._clock.sleep(REST_S)
+                    await self._settle()
+                else:
+                    return
+            await self._writer.append(messages)
+
+    async def _settle(self) -> None:
+        """Start the writer anew, which settles what became of its last append."""
+        with contextlib.suppress(StreamUnavailable):
+            await self._writer.start()
+
+    def _outgoing(self, command: PlaceOrder | ClaimPaid) -> Outgoing:
+        envelope = Envelope(
+            id=derived_id("demo", command.idempotency_key),
+            type=kind_name(command),
+            time=self._clock.now(),
+            subject=command.reference,
+        )
+        return Outgoing(
+            lane=Lane(ORDERS, 0),
+            key=command.reference.encode(),
+            value=encode(command),
+            headers=to_headers(envelope),
         )
 
     async def read_events(self) -> None:
@@ -90,9 +119,13 @@ class Shop:
     async def _read(self, lane: Lane, take: Callable[[Record], None]) -> None:
         offset = 0
         while True:
-            batch = await self._stream.read(
-                lane, from_offset=offset, records_max=RECORDS_MAX, wait_s=WAIT_S
-            )
+            try:
+                batch = await self._stream.read(
+                    lane, from_offset=offset, records_max=RECORDS_MAX, wait_s=WAIT_S
+                )
+            except StreamUnavailable:
+                await self._clock.sleep(REST_S)
+                continue
             for record in batch.records:
                 take(record)
             if batch.next_offset != offset:
