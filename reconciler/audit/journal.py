@@ -7,6 +7,7 @@ last one stands in the row that the chain is about.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ class Entry(Struct, kw_only=True):
     seq: int
     chain_key: str
     kind: str
+    recorded_at: datetime
     body: bytes
     previous_hash: bytes
     hash: bytes
@@ -64,9 +66,21 @@ def _follow(entry: Entry, heads: dict[str, bytes], verdict: Verified) -> None:
     before = heads.get(entry.chain_key, NO_HASH)
     if entry.previous_hash != before:
         verdict.blame(f"entry {entry.id} of {entry.chain_key} does not follow the one before it")
-    if entry_hash(entry.previous_hash, entry.body) != entry.hash:
+    if hash_of(entry) != entry.hash:
         verdict.blame(f"entry {entry.id} of {entry.chain_key} was changed")
     heads[entry.chain_key] = entry.hash
+
+
+def hash_of(entry: Entry) -> bytes:
+    """Hash an entry again."""
+    return entry_hash(
+        entry.previous_hash,
+        entry.body,
+        chain_key=entry.chain_key,
+        kind=entry.kind,
+        seq=entry.seq,
+        recorded_at=entry.recorded_at,
+    )
 
 
 async def _compare_heads(work: Work, heads: dict[str, bytes], verdict: Verified) -> None:

@@ -17,6 +17,7 @@ from reconciler.services.place_order import (
     check_lines,
     check_minimum,
     journal_command,
+    on_one_line,
     reserve_amount,
 )
 from reconciler.services.refused import RefusedError
@@ -52,7 +53,7 @@ async def _amended(ledger: Ledger, entry: OrderEntry, item: Incoming, command: A
     changes: dict[str, object] = {}
     if command.lines is not None:
         check_lines(command.lines, bytes_max=ledger.context.lines_bytes_max)
-        changes["lines"] = command.lines.copy()
+        changes["lines"] = on_one_line(command.lines)
     if command.deadline is not None:
         changes["deadline"] = _later(terms, item, command.deadline)
     if command.amount is not None or command.amount_decimal is not None:

@@ -34,15 +34,16 @@ def announce(
     assessment: Assessment,
     kinds: tuple[EventKind, ...],
     moment: Moment,
-) -> None:
+) -> list[bytes]:
     """Put one event a kind into the outbox, in sequence, with everything that is true now."""
+    sent: list[bytes] = []
     for kind in kinds:
         entry.row.sequence += 1
         status = _placed(assessment.status) if kind is EventKind.AWAITING else assessment.status
         event = _event(entry, status, assessment.transfers, kind, moment)
         if kind is EventKind.CONFIRMED:
             entry.change(confirmed_sequence=entry.row.sequence)
-        ledger.send(
+        value = ledger.send(
             topic=PAYMENT_EVENTS,
             key=entry.row.reference,
             message=event,
@@ -51,6 +52,8 @@ def announce(
             subject=entry.row.reference,
             sequence=entry.row.sequence,
         )
+        sent.append(value)
+    return sent
 
 
 def event_id(reference: str, sequence: int) -> str:

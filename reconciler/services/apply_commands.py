@@ -20,11 +20,12 @@ from reconciler.services.amend_order import amend_order
 from reconciler.services.cancel_order import cancel_order
 from reconciler.services.claim_payment import claim_payment
 from reconciler.services.context import ServiceContext
-from reconciler.services.decide import decide
+from reconciler.services.decide import decide, load_for_decision
 from reconciler.services.incoming import Incoming, read_record
 from reconciler.services.ledger import AddressKey, Ledger
 from reconciler.services.place_order import place_order
 from reconciler.services.refused import RefusedError
+from reconciler.services.seqs import Seqs
 from reconciler.storage import positions, reads, writes
 from reconciler.storage.rows import CommandRow, ParkedRow
 from reconciler.storage.unit_of_work import Store, Work
@@ -133,6 +134,7 @@ class _Run:
         self.ledger = ledger
         self.commands: dict[str, CommandRow] = {}
         self.waiting: set[str] = set()
+        self.seqs = Seqs(ledger.work, 0)
         self.done = CommandsApplied()
 
     async def lock(self, items: Sequence[Incoming]) -> None:
@@ -178,10 +180,13 @@ class _Run:
             key for m in places if (key := _address_of_place(ledger.context, m)) is not None
         )
         await ledger.load_orders(references)
+        for message in messages:
+            if isinstance(message, Decide):
+                await load_for_decision(ledger, message.action)
         self.waiting = await reads.parked_references(ledger.work, {m.reference for m in places})
-        seqs = await ledger.work.next_seqs(len(items))
-        for item, seq in zip(items, seqs, strict=True):
-            await self._apply_or_reject(item, seq)
+        self.seqs = Seqs(ledger.work, len(items))
+        for item in items:
+            await self._apply_or_reject(item, await self.seqs.take())
         await ledger.flush()
         return self.done
 
@@ -274,8 +279,8 @@ class _Run:
             key = getattr(item.message, "idempotency_key", "")
             await self.ledger.work.lock_names([f"command/{key}"])
             self.commands.update(await reads.commands(self.ledger.work, [key]))
-            seq = (await self.ledger.work.next_seqs(1))[0]
-            await self._apply_or_reject(item, seq)
+            self.seqs.draw_anew()
+            await self._apply_or_reject(item, await self.seqs.take())
 
 
 def _digest(item: Incoming, message: Message) -> bytes:

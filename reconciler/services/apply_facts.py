@@ -20,8 +20,8 @@ from reconciler.services.judge import catch_up, judge
 from reconciler.services.ledger import AddressKey, Ledger
 from reconciler.services.look_ups import apply_look_up, order_of_request
 from reconciler.services.matching import prepare_matching
-from reconciler.services.transfers import apply_dropped, apply_seen
-from reconciler.services.unreadable import UnappliableError, keep_unreadable
+from reconciler.services.transfers import apply_dropped, apply_seen, why_unappliable
+from reconciler.services.unreadable import UnappliableError, drain_address, keep_unreadable
 from reconciler.storage import positions, reads
 from reconciler.storage.unit_of_work import Store, Work
 from reconciler.stream.promise import Batch, Lane
@@ -131,6 +131,24 @@ class _Run:
         paid = await reads.transfers(ledger.work, {name for m in looked_up for name in m.pays})
         await ledger.load_transfers(paid.values())
         await ledger.load_orders(references)
+        await self._hold_lanes_of_shared(items)
+
+    async def _hold_lanes_of_shared(self, items: Sequence[Incoming]) -> None:
+        """A fact of a shared address that cannot be applied speaks to its orders on all chains."""
+        family = family_of(self.chain)
+        lanes: set[str] = set()
+        for item in items:
+            row = self.ledger.addresses.get((family, item.key_text))
+            if row is not None and row.owner is None and self._is_unappliable(item):
+                lanes |= set(self.ledger.context.lanes_of(family, row.key))
+        await self.ledger.work.lock_lanes(exclusive=None, shared=sorted(lanes))
+        await self.ledger.load_lanes(lanes)
+
+    def _is_unappliable(self, item: Incoming) -> bool:
+        message = item.message
+        if message is None or getattr(message, "chain", self.chain) != self.chain:
+            return True
+        return isinstance(message, TransferSeen) and bool(why_unappliable(self.ledger, message))
 
     async def _load_transfers(self, items: Sequence[Incoming], txs: set[str]) -> None:
         """Read the batch's transfers and all that their transactions pay us, behind their locks.
@@ -158,8 +176,7 @@ class _Run:
                 keys.append((family, canonical_key(self.chain, message.to)))
             elif isinstance(message, AddressCovered):
                 keys.append((family, canonical_key(self.chain, message.address)))
-            elif message is None:
-                keys.append((family, item.key_text))
+            keys.append((family, item.key_text))
         return keys
 
     async def _apply_or_keep(self, item: Incoming, seq: int) -> None:
@@ -178,7 +195,7 @@ class _Run:
         """Hold the orders of its address from here on: those due before are judged first."""
         address = self.ledger.addresses.get((family_of(self.chain), item.key_text))
         if address is not None and address.owner is None:
-            await drain_lane(self.ledger, self.ledger.lanes[self.lane.name])
+            await drain_address(self.ledger, address)
         await keep_unreadable(self.ledger, item, self.chain, seq, why=why)
 
     async def _apply(self, item: Incoming, seq: int) -> None:
@@ -226,7 +243,7 @@ class _Run:
             body=journal_body(item),
         )
         if row.owner is None:
-            await wake_address(ledger, row.family, row.key)
+            await wake_address(ledger, self.lane.name, row, seq)
         if entry is None or entry.state.terms.chain != self.chain:
             return
         lane = ledger.lane_of(entry)

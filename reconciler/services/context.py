@@ -60,6 +60,10 @@ class ServiceContext:
         """List the configured chains of a family."""
         return [chain for chain in sorted(self.lanes) if family_of(chain) == family]
 
+    def lanes_of(self, family: Family, address_key: str) -> Sequence[str]:
+        """Name the lanes that an address has on all chains of its family."""
+        return sorted(self.lane_of(chain, address_key) for chain in self.chains_of(family))
+
     def lane_of(self, chain: ChainName, address_key: str) -> str:
         """Name the one lane that an address has on a chain, for ever."""
         topic = transfers_topic(chain)

@@ -32,16 +32,18 @@ async def apply_watermark(
     """Move coverage if the watermark follows it; else hold the lane's verdicts and say so."""
     view = ledger.lanes[lane.name]
     row = view.row
+    gap = await _gap(ledger, row, message)
     row.heard_at = item.recorded_at
     view.dirty = True
-    gap = await _gap(ledger, row, message)
     if gap is not None:
-        await _hold(ledger, view, gap, item.recorded_at, seq)
+        if gap != row.held:
+            await _hold(ledger, view, gap, item.recorded_at, seq)
+            ledger.add_new("lane_log", _gap_row(lane, item, seq, message, inbox_until))
         return
     if message.height < (row.height or 0):
         return  # an old watermark once more: what it says is known
     if row.held is not None:
-        await _release(ledger, view, item.recorded_at)
+        await _release(ledger, view, item.recorded_at, seq)
     decided_until = None if inbox_until is None else min(message.time, inbox_until)
     row.seq = seq
     row.height, row.hash, row.time = message.height, message.hash, message.time
@@ -49,6 +51,7 @@ async def apply_watermark(
     row.finalized_height = max(row.finalized_height, message.finalized_height)
     row.decided_until = decided_until
     row.log_id = message.log_id
+    view.dirty = True
     entry = _log_row(lane, item, seq, message, inbox_until=inbox_until, decided_until=decided_until)
     entry.finalized_height = row.finalized_height
     view.applied.append(entry)
@@ -95,6 +98,7 @@ async def _hold(ledger: Ledger, view: LaneView, why: str, at: datetime, seq: int
     if is_news:
         await drain_lane(ledger, view)
     view.row.held = why
+    view.dirty = True
     await open_exception(
         ledger,
         Cause(
@@ -116,41 +120,44 @@ async def _hold(ledger: Ledger, view: LaneView, why: str, at: datetime, seq: int
             await judge(ledger, entry, view.moment(seq=seq, recorded_at=at, verdicts=False))
 
 
-async def _release(ledger: Ledger, view: LaneView, at: datetime) -> None:
+async def _release(ledger: Ledger, view: LaneView, at: datetime, seq: int) -> None:
     view.row.held = None
     await close_exception(
         ledger, ExceptionKind.COVERAGE_GAP, view.row.lane, at, why="the line is whole again"
     )
-    await wake_waiting(ledger, lane=view.row.lane)
+    # Due at the watermark that ends the hold: the one that is being applied.
+    await _wake(ledger, "lane", view.row.lane, after_seq=seq - 1)
 
 
-async def wake_waiting(ledger: Ledger, *, lane: str) -> None:
-    """Make every order of a lane that waits for a hold due at the next watermark."""
-    await _wake(ledger, "lane", lane)
-
-
-async def wake_address(ledger: Ledger, family: str, key: str) -> None:
-    """Make every order of a shared address that waits due at the next watermark."""
+async def wake_address(ledger: Ledger, lane: str, address: rows.AddressRow, seq: int) -> None:
+    """Make every order of a shared address that waits on a lane due at its next watermark."""
     await ledger.flush()
-    await writes.wake_orders_of_address(ledger.work, family, key)
+    await writes.wake_orders_of_address(
+        ledger.work, lane, address.family, address.key, after_seq=seq
+    )
+    place = (lane, address.family, address.key)
     for entry in ledger.orders.values():
-        if (entry.row.family, entry.row.address_key) == (family, key) and entry.row.waits:
-            entry.row.due_height = 0
+        row = entry.row
+        if (row.lane, row.family, row.address_key) == place and row.waits:
+            row.due_height, row.assessed_seq = 0, seq
             entry.dirty = True
 
 
-async def wake_subject(ledger: Ledger, subject: str) -> None:
+async def wake_subject(ledger: Ledger, subject: str, seq: int) -> None:
     """Make every order that waits for a hold on a chain, asset or route due at the next watermark."""
     for column in ("chain", "asset", "route"):
-        await _wake(ledger, column, subject)
+        await _wake(ledger, column, subject, after_seq=seq)
 
 
-async def _wake(ledger: Ledger, column: str, value: str) -> None:
+async def _wake(ledger: Ledger, column: str, value: str, *, after_seq: int) -> None:
+    """Wake what waits. All was judged up to the hold's end, and is judged on behind it: a watermark
+    that was applied during the hold says nothing that the hold did not keep from being decided.
+    """
     await ledger.flush()
-    await writes.wake_waiting_orders(ledger.work, column=column, value=value)
+    await writes.wake_waiting_orders(ledger.work, column=column, value=value, after_seq=after_seq)
     for entry in ledger.orders.values():
         if getattr(entry.row, column) == value and entry.row.waits:
-            entry.row.due_height = 0
+            entry.row.due_height, entry.row.assessed_seq = 0, after_seq
             entry.dirty = True
 
 
@@ -217,6 +224,15 @@ async def _lower(ledger: Ledger, view: LaneView, message: BlockRetracted) -> Non
     view.forget_watermarks()
     view.dirty = True
     await ledger.reload_line(view.row.lane)
+
+
+def _gap_row(
+    lane: Lane, item: Incoming, seq: int, message: Watermark, inbox_until: datetime | None
+) -> rows.LaneLogRow:
+    """Keep a watermark that did not fit: it holds the lane, and a recording needs it."""
+    row = _log_row(lane, item, seq, message, inbox_until=inbox_until, decided_until=None)
+    row.kind, row.live = "gap", False
+    return row
 
 
 def _log_retraction(

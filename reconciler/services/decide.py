@@ -79,7 +79,7 @@ async def decide(ledger: Ledger, item: Incoming, command: Decide, seq: int) -> N
     if isinstance(action, Undo):
         done = await _undo(ledger, item, command, action)
     else:
-        done = await _carry_out(ledger, item, command, action)
+        done = await _carry_out(ledger, item, command, action, seq)
     ledger.add_new(
         "decisions",
         DecisionRow(
@@ -102,10 +102,15 @@ async def decide(ledger: Ledger, item: Incoming, command: Decide, seq: int) -> N
 
 
 async def load_for_decision(ledger: Ledger, action: Action) -> None:
-    """Read what a decision is about: its transfer with all owners, its orders."""
+    """Lock and read what a decision is about: its transfer with all owners, its orders.
+
+    Done before a number is drawn, so that the numbers are in the order of the locks.
+    """
     references: list[str] = []
     if isinstance(action, Assign | Split | Reject | Returned | WriteOff):
         references += await _load_transfer(ledger, action.transfer)
+    if isinstance(action, Undo):
+        references += await _load_undone(ledger, action)
     if isinstance(action, Assign | AcceptShort | Revive):
         references.append(action.reference)
     if isinstance(action, Split):
@@ -126,7 +131,34 @@ async def _load_transfer(ledger: Ledger, name: str) -> list[str]:
     return [*ledger.owners_of(name), *([owner] if owner is not None else [])]
 
 
-async def _carry_out(ledger: Ledger, item: Incoming, command: Decide, action: Action) -> _Done:
+async def _load_undone(ledger: Ledger, action: Undo) -> list[str]:
+    """Read what a decision to be taken back was about; gives the orders that it may touch."""
+    row = await _decision(ledger, action)
+    if row is None:
+        return []
+    before = _read_before(row)
+    references = [order for order, _ in before.shares]
+    if before.transfer is not None:
+        references += await _load_transfer(ledger, before.transfer)
+    if before.order is not None:
+        references.append(before.order)
+    return references
+
+
+async def _decision(ledger: Ledger, action: Undo) -> DecisionRow | None:
+    """Read the decision to be taken back; it may stand in the same batch."""
+    if "decisions" in ledger.new_rows:
+        await ledger.flush()
+    return (await reads.decisions(ledger.work, [action.decision])).get(action.decision)
+
+
+def _read_before(row: DecisionRow) -> Before:
+    return msgspec.json.decode(row.before, type=Before, dec_hook=decode_hook)
+
+
+async def _carry_out(
+    ledger: Ledger, item: Incoming, command: Decide, action: Action, seq: int
+) -> _Done:
     if isinstance(action, Assign):
         row = _transfer(ledger, action.transfer)
         share = Share(OrderReference(action.reference), row.amount)
@@ -140,10 +172,10 @@ async def _carry_out(ledger: Ledger, item: Incoming, command: Decide, action: Ac
     if isinstance(action, AcceptShort | Revive):
         return await _about_order(ledger, action)
     if isinstance(action, Close):
-        return await _close(ledger, item, command, action)
+        return await _close(ledger, item, command, action, seq)
     if isinstance(action, Hold):
         return await _hold(ledger, item, command, action)
-    return await _release(ledger, action)
+    return await _release(ledger, action, seq)
 
 
 def _transfer(ledger: Ledger, name: str) -> TransferRow:
@@ -314,8 +346,9 @@ def _may_revive(ledger: Ledger, entry: OrderEntry, status: Status) -> bool:
     return terms.policy.stable or any(is_in_time(terms, claims, t, end) for t in late)
 
 
-async def _close(ledger: Ledger, item: Incoming, command: Decide, action: Close) -> _Done:
+async def _close(ledger: Ledger, item: Incoming, command: Decide, action: Close, seq: int) -> _Done:
     by = f"{command.actor}: {command.reason}"
+    await _drain_all(ledger)  # its order may be due to open or to close it
     row = await ledger.exception(action.exception)
     if row is None or not await settle_exception(ledger, row.exception, item.recorded_at, by=by):
         raise RefusedError(Rejection.UNKNOWN_EXCEPTION, f"No open one is {action.exception}.")
@@ -324,7 +357,7 @@ async def _close(ledger: Ledger, item: Incoming, command: Decide, action: Close)
         topic = row.subject.partition("/")[0]
         chain = ledger.context.chain_of_topic.get(topic)
         if chain is not None:
-            orders = await settle_unreadable(ledger, row.subject, family_of(chain))
+            orders = await settle_unreadable(ledger, row.subject, family_of(chain), seq)
     return _Done(before=Before(), orders=tuple(orders))
 
 
@@ -348,19 +381,19 @@ async def _hold(ledger: Ledger, item: Incoming, command: Decide, action: Hold) -
     return _Done(before=Before(subject=action.subject), orders=tuple(sorted(overdue)))
 
 
-async def _release(ledger: Ledger, action: Action) -> _Done:
+async def _release(ledger: Ledger, action: Action, seq: int) -> _Done:
     subject = action.subject if isinstance(action, Release) else ""
     if subject not in ledger.holds:
         raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, f"Nothing holds {subject!r}.")
     await _drain_all(ledger)
     del ledger.holds[subject]
     await writes.lift_hold(ledger.work, subject)
-    await wake_subject(ledger, subject)
+    await wake_subject(ledger, subject, seq)
     return _Done(before=Before(subject=subject))
 
 
 async def _drain_all(ledger: Ledger) -> None:
-    """Judge what is due by what was so before the hold, or before its end; all lanes are locked."""
+    """Judge what is due by what was so before the decision; all lanes are locked."""
     names = await reads.lane_names(ledger.work)
     await ledger.load_lanes(names)
     for name in names:
@@ -376,13 +409,12 @@ def _subjects(ledger: Ledger) -> set[str]:
 
 async def _undo(ledger: Ledger, item: Incoming, command: Decide, action: Undo) -> _Done:
     """Put back what a decision changed, and judge again."""
-    found = await reads.decisions(ledger.work, [action.decision])
-    row = found.get(action.decision)
+    row = await _decision(ledger, action)
     if row is None:
         raise RefusedError(Rejection.UNKNOWN_DECISION, f"Found {action.decision}.")
     if row.undone_by is not None:
         raise RefusedError(Rejection.ALREADY_UNDONE, f"By {row.undone_by}.")
-    before = msgspec.json.decode(row.before, type=Before, dec_hook=decode_hook)
+    before = _read_before(row)
     done = _Done(before=Before())
     if before.transfer is not None:
         done = await _put_back_transfer(ledger, item, before)

@@ -6,6 +6,7 @@ What comes out depends on the stream, not on batches or on when a sweeper came b
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
@@ -103,8 +104,7 @@ async def judge(ledger: Ledger, entry: OrderEntry, moment: Moment) -> None:
     _store(entry, assessment, moment)
     if assessment.status.has_ended:
         end_unseen_claims(entry)
-    if kinds:
-        announce(ledger, entry, assessment, kinds, moment)
+    sent = announce(ledger, entry, assessment, kinds, moment)
     if before != assessment.status:
         ledger.journal.add(
             seq=moment.seq,
@@ -116,6 +116,7 @@ async def judge(ledger: Ledger, entry: OrderEntry, moment: Moment) -> None:
                 "order": entry.row.reference,
                 "sequence": entry.row.sequence,
                 "events": kinds,
+                "sent": [hashlib.sha256(value).hexdigest() for value in sent],
                 "moment": moment,
                 "status": assessment.status,
                 "granted": assessment.granted,

@@ -404,21 +404,23 @@ class Ledger:
         recorded_at: datetime,
         subject: str | None = None,
         sequence: int | None = None,
-    ) -> None:
-        """Put a message into the outbox, with what it tells of."""
+    ) -> bytes:
+        """Put a message into the outbox, with what it tells of; gives its bytes."""
         name = kind_name(message)
         envelope = Envelope(
             id=event_id, type=name, time=recorded_at, subject=subject, sequence=sequence
         )
+        value = encode(message)
         self.send_raw(
             topic=topic,
             key=key.encode(),
             type_name=name,
             headers=to_headers(envelope),
-            value=encode(message),
+            value=value,
             event_id=event_id,
             recorded_at=recorded_at,
         )
+        return value
 
     def send_raw(
         self,

@@ -46,8 +46,13 @@ async def prepare_matching(
 
 
 async def find_match(ledger: Ledger, row: rows.TransferRow, decided: Iterable[Share] = ()) -> Match:
-    """Ask which order a transfer pays, with everything that is known."""
+    """Ask which order a transfer pays, with everything that is known.
+
+    The answer does not depend on what else is in the batch: what was not read for it is read here.
+    """
     address = ledger.addresses[row.family, row.address_key]
+    if address.owner is None:
+        await _read_what_bears_on(ledger, row)
     question = _question(ledger, row, address, tuple(decided), _reservations(ledger, row))
     match = match_transfer(question)
     if match.shares or address.owner is not None:
@@ -59,6 +64,18 @@ async def find_match(ledger: Ledger, row: rows.TransferRow, decided: Iterable[Sh
     waiting = [_reservation(r) for r in known if row.first_time <= r.match_end]
     question = _question(ledger, row, address, (), waiting, named)
     return match_transfer(question)
+
+
+async def _read_what_bears_on(ledger: Ledger, row: rows.TransferRow) -> None:
+    """Read the reservations of a transfer's amount, unless the batch has them."""
+    if ledger.new_rows.keys() & {"reservations", "claims"}:
+        await ledger.flush()
+    if _reservations(ledger, row):
+        return
+    key = (row.family, row.address_key, row.asset, row.amount)
+    found = await reads.reservations_of_amounts(ledger.work, [key])
+    ledger.reservations += found
+    await ledger.load_orders(each.order_ref for each in found)
 
 
 def _question(

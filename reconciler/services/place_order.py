@@ -6,8 +6,9 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+import msgspec
 from msgspec import Raw
 
 from chains.addresses import Address, AddressError
@@ -111,6 +112,14 @@ def check_lines(lines: Raw, *, bytes_max: int) -> None:
         raise RefusedError(Rejection.LINES_TOO_LARGE, detail)
 
 
+def on_one_line(lines: Raw) -> Raw:
+    """Take the line breaks out: an event is one line of a recording. Says the same."""
+    data = bytes(lines)
+    if b"\n" not in data and b"\r" not in data:
+        return lines.copy()
+    return Raw(msgspec.json.format(data, indent=-1))
+
+
 def journal_command(ledger: Ledger, entry: OrderEntry, item: Incoming, seq: int) -> None:
     """Write a command into its order's chain, as it came."""
     entry.dirty = True
@@ -201,10 +210,8 @@ async def reserve_amount(
     Amounts whose span is over by coverage time are free again. The address's row is locked; the
     unique index is what makes it true.
     """
-    await _free_amounts(ledger, route, address)
-    key = (address.family, address.key)
-    taken = {r.amount for r in await reads.live_reservations(ledger.work, [key])}
-    taken |= {r.amount for r in ledger.reservations if (r.family, r.address_key) == key}
+    until = await _matched_until(ledger, route, address)
+    taken = await _taken_amounts(ledger, route, address, until)
     policy = route.policy
     for amount in candidate_amounts(
         asked, route.step or 1, route.steps_max, reference=reference, key=ledger.context.secret
@@ -223,6 +230,7 @@ async def reserve_amount(
             since=reservation_since(item.recorded_at, policy.clock_slack_s),
             match_end=item.recorded_at + timedelta(seconds=span_s),
         )
+        await _free_amounts(ledger, route, address, until)
         ledger.reservations.append(row)
         ledger.add_new("reservations", row)
         return amount
@@ -230,14 +238,41 @@ async def reserve_amount(
     raise RefusedError(Rejection.NO_FREE_AMOUNT, detail)
 
 
-async def _free_amounts(ledger: Ledger, route: Route, address: AddressRow) -> None:
+async def _matched_until(ledger: Ledger, route: Route, address: AddressRow) -> datetime | None:
+    """Give the instant before which a match span is over."""
     lane = ledger.context.lane_of(route.chain, address.key)
     await ledger.load_lanes([lane])
-    until = ledger.lanes[lane].row.decided_until
+    return ledger.lanes[lane].row.decided_until
+
+
+async def _taken_amounts(
+    ledger: Ledger, route: Route, address: AddressRow, until: datetime | None
+) -> set[BaseUnits]:
+    """Give the amounts that others wait for. Changes nothing: the order may still be refused."""
+    key = (address.family, address.key)
+    stored = await reads.live_reservations(ledger.work, [key])
+    fresh = (row for row in ledger.reservations if (row.family, row.address_key) == key)
+    return {row.amount for row in (*stored, *fresh) if not _is_over(row, route, until)}
+
+
+def _is_over(row: ReservationRow, route: Route, until: datetime | None) -> bool:
+    return row.chain == route.chain and until is not None and row.match_end < until
+
+
+async def _free_amounts(
+    ledger: Ledger, route: Route, address: AddressRow, until: datetime | None
+) -> None:
+    """Give back the amounts whose match span is over, so that one of them may be taken."""
     if until is None:
         return
-    await writes.free_reservations(ledger.work, address.family, address.key, until=until)
-    ledger.reservations = [r for r in ledger.reservations if r.match_end >= until]
+    await writes.free_reservations(
+        ledger.work, address.family, address.key, chain=route.chain, until=until
+    )
+    ledger.reservations = [
+        row
+        for row in ledger.reservations
+        if row.address_key != address.key or not _is_over(row, route, until)
+    ]
 
 
 def _terms(
@@ -270,7 +305,7 @@ def _terms(
         payment_uri=payment_uri(asset, parsed, due),
         page_token=page_token(secret, command.reference),
         fiat=command.fiat,
-        lines=command.lines,
+        lines=on_one_line(command.lines),
     )
 
 

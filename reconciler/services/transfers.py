@@ -143,6 +143,15 @@ async def _take_over(ledger: Ledger, row: TransferRow, item: Incoming) -> None:
         await give_by_match(ledger, row, await find_match(ledger, row, shares), item)
 
 
+def why_unappliable(ledger: Ledger, fact: TransferSeen) -> str | None:
+    """Say why a sighting makes no sense, or None. Its address is read, if it is ours."""
+    try:
+        _check(ledger, fact)
+    except UnappliableError as error:
+        return str(error)
+    return None
+
+
 def _check(ledger: Ledger, fact: TransferSeen) -> None:
     """Refuse what makes no sense before anything is changed."""
     chain, _, _ = split_transfer_id(fact.transfer)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.services.coverage import wake_address
+from reconciler.services.coverage import drain_lane, wake_address
 from reconciler.services.desk import Cause, exception_id, open_exception
 from reconciler.services.incoming import Incoming
 from reconciler.services.judge import catch_up, catch_up_all, judge
 from reconciler.services.ledger import Ledger
 from reconciler.storage import reads
-from reconciler.storage.rows import UnreadableRow
+from reconciler.storage.rows import AddressRow, UnreadableRow
 from reconciler.stream.promise import Lane
 from schemas.caip import ChainName, Family, family_of
 from schemas.codes import Attention, ExceptionKind
@@ -28,6 +28,7 @@ async def keep_unreadable(
     ledger.add_new(
         "unreadable",
         UnreadableRow(
+            seq=seq,
             lane=lane,
             offset=item.offset,
             key=item.key,
@@ -64,7 +65,17 @@ async def keep_unreadable(
     await judge(ledger, entry, moment)
 
 
-async def settle_unreadable(ledger: Ledger, subject: str, family: Family) -> list[str]:
+async def drain_address(ledger: Ledger, address: AddressRow) -> None:
+    """Judge what is due on the lanes of a shared address, before something changes for its orders.
+
+    They may be on any chain of the family: whoever comes here holds those lanes.
+    """
+    for lane in ledger.context.lanes_of(Family(address.family), address.key):
+        await ledger.load_lanes([lane])
+        await drain_lane(ledger, ledger.lanes[lane])
+
+
+async def settle_unreadable(ledger: Ledger, subject: str, family: Family, seq: int) -> list[str]:
     """A person has seen to an unreadable fact: lift its hold when it was the address's last one.
 
     Gives the orders that must be judged again. `subject` is `<lane>/<offset>`.
@@ -86,10 +97,13 @@ async def settle_unreadable(ledger: Ledger, subject: str, family: Family) -> lis
     if address.owner is not None:
         await ledger.load_orders([address.owner])
         await catch_up_all(ledger, [address.owner])
+    else:
+        await drain_address(ledger, address)
     codes = set(filter(None, address.noted.split(","))) - {Attention.UNREADABLE_FACT.value}
     address.noted = ",".join(sorted(codes))
     ledger.touch_address(address)
     if address.owner is None:
-        await wake_address(ledger, address.family, address.key)
+        for lane in ledger.context.lanes_of(Family(address.family), address.key):
+            await wake_address(ledger, lane, address, seq)
         return []
     return [address.owner]

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from reconciler.storage.rows import JournalRow
+from reconciler.storage.types import instant_text
 from schemas.values import encode_hook
 
 #: Says what the hash is over, so that no other bytes of ours can be taken for an entry.
@@ -26,9 +27,21 @@ class Chained(Protocol):
     journal_hash: bytes
 
 
-def entry_hash(previous_hash: bytes, body: bytes) -> bytes:
-    """Hash an entry: what came before it in its chain, and its bytes."""
-    return hashlib.sha256(_DOMAIN + previous_hash + body).digest()
+def entry_hash(
+    previous_hash: bytes,
+    body: bytes,
+    *,
+    chain_key: str,
+    kind: str,
+    seq: int,
+    recorded_at: datetime,
+) -> bytes:
+    """Hash an entry: what came before it in its chain, all that its row says, and its bytes.
+
+    No part before the body holds a zero byte, so that no two entries are hashed from the same bytes.
+    """
+    head = "\x00".join((chain_key, kind, str(seq), instant_text(recorded_at), ""))
+    return hashlib.sha256(_DOMAIN + previous_hash + head.encode() + body).digest()
 
 
 class JournalWriter:
@@ -49,7 +62,14 @@ class JournalWriter:
     ) -> None:
         """Append an entry behind the head of its chain."""
         data = _encoder.encode(body)
-        digest = entry_hash(head.journal_hash, data)
+        digest = entry_hash(
+            head.journal_hash,
+            data,
+            chain_key=chain_key,
+            kind=kind,
+            seq=seq,
+            recorded_at=recorded_at,
+        )
         self.rows.append(
             JournalRow(
                 seq=seq,

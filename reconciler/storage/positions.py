@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from reconciler.storage.tables import positions
@@ -59,9 +59,13 @@ async def _begin(work: Work, lane: str, next_offset: int) -> bool:
 
 
 async def mark_inbox(work: Work, lane: str, *, until: datetime) -> None:
-    """Note that everything of an `orders` lane up to this record time was applied."""
+    """Note that everything of an `orders` lane up to this record time was applied.
+
+    Never goes back: clocks of two machines differ, and what was applied stays so.
+    """
+    earlier = or_(positions.c.inbox_until.is_(None), positions.c.inbox_until < until)
     await work.connection.execute(
-        update(positions).where(positions.c.lane == lane).values(inbox_until=until)
+        update(positions).where(positions.c.lane == lane, earlier).values(inbox_until=until)
     )
 
 

@@ -30,7 +30,10 @@ class LaneRow(Struct, kw_only=True):
 
 
 class LaneLogRow(Struct, kw_only=True):
-    """One applied watermark or retraction. `live` until its block is retracted."""
+    """One watermark or retraction that moved a lane's coverage, or a watermark that held it.
+
+    `kind` is `watermark`, `retraction` or `gap`. A watermark is `live` until its block is retracted.
+    """
 
     seq: int
     lane: str
@@ -225,8 +228,9 @@ class ExceptionRow(Struct, kw_only=True):
 
 
 class UnreadableRow(Struct, kw_only=True):
-    """A fact that could not be applied, as it came."""
+    """A fact that could not be applied, as it came. `seq` orders it among everything applied."""
 
+    seq: int
     lane: str
     offset: int
     key: bytes

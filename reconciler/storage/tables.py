@@ -292,6 +292,7 @@ exceptions = Table(
 unreadable = Table(
     "unreadable",
     metadata,
+    Column("seq", BigInteger, nullable=False, index=True),
     Column("lane", Text, nullable=False),
     Column("offset", BigInteger, nullable=False),
     Column("key", Bytes, nullable=False),

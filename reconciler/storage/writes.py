@@ -12,14 +12,17 @@ from reconciler.storage.reads import columns_of, one_of
 from reconciler.storage.unit_of_work import Work
 
 
-async def free_reservations(work: Work, family: str, address_key: str, *, until: datetime) -> None:
-    """Give back the amounts of an address whose match span ended before coverage time."""
+async def free_reservations(
+    work: Work, family: str, address_key: str, *, chain: str, until: datetime
+) -> None:
+    """Give back the amounts of an address whose match span ended before its chain's coverage time."""
     table = tables.reservations
     await work.connection.execute(
         update(table)
         .where(
             table.c.family == family,
             table.c.address_key == address_key,
+            table.c.chain == chain,
             table.c.live,
             table.c.match_end < until,
         )
@@ -37,21 +40,33 @@ async def extend_reservations(work: Work, order_ref: str, *, match_end: datetime
     )
 
 
-async def wake_waiting_orders(work: Work, *, column: str, value: str) -> None:
-    """Make orders that wait for a hold due at the next watermark, by lane, chain, asset or route."""
-    table = tables.orders
-    await work.connection.execute(
-        update(table).where(table.c[column] == value, table.c.waits).values(due_height=0)
-    )
+async def wake_waiting_orders(work: Work, *, column: str, value: str, after_seq: int) -> None:
+    """Make orders that wait for a hold due at the first watermark after a point.
 
-
-async def wake_orders_of_address(work: Work, family: str, address_key: str) -> None:
-    """Make orders of an address that wait for a hold due at the next watermark."""
+    `column` is lane, chain, asset or route. Up to the point everything was judged.
+    """
     table = tables.orders
     await work.connection.execute(
         update(table)
-        .where(table.c.family == family, table.c.address_key == address_key, table.c.waits)
-        .values(due_height=0)
+        .where(table.c[column] == value, table.c.waits)
+        .values(due_height=0, assessed_seq=after_seq)
+    )
+
+
+async def wake_orders_of_address(
+    work: Work, lane: str, family: str, address_key: str, *, after_seq: int
+) -> None:
+    """Make orders of an address that wait due at their lane's first watermark after a point."""
+    table = tables.orders
+    await work.connection.execute(
+        update(table)
+        .where(
+            table.c.lane == lane,
+            table.c.family == family,
+            table.c.address_key == address_key,
+            table.c.waits,
+        )
+        .values(due_height=0, assessed_seq=after_seq)
     )
 
 

@@ -452,6 +452,7 @@ def _transfers() -> None:
 def _unreadable() -> None:
     op.create_table(
         "unreadable",
+        sa.Column("seq", sa.BigInteger(), nullable=False),
         sa.Column("lane", sa.Text(), nullable=False),
         sa.Column("offset", sa.BigInteger(), nullable=False),
         sa.Column("key", sa.LargeBinary(), nullable=False),
@@ -462,6 +463,7 @@ def _unreadable() -> None:
         sa.Column("recorded_at", INSTANT, nullable=False),
         sa.PrimaryKeyConstraint("lane", "offset", name="pk_unreadable"),
     )
+    op.create_index("ix_unreadable_seq", "unreadable", ["seq"])
 
 
 def _stream_groups() -> None:
