@@ -2,6 +2,20 @@
 
 Pure. Reads the two ways in which nodes tell (`callTracer` trees, flat `trace_block` lists), writes
 `Move`s with one numbering, so that a payment has the same identity whichever node saw it.
+
+The numbering is that of neither way, because nodes list different frames. A frame is numbered among
+those of its siblings that succeeded, without unpaid calls of precompiles:
+
+- A call that fails before it begins (too little balance, too deep) is listed by newer nodes and by
+  others not at all; whoever pays could put one before a payment and give it two names.
+- An unpaid call of a precompile is listed by `callTracer` and left out by `trace_block`.
+
+Where a transaction has neither before a payment, the path is its `traceAddress`. Flat lists that leave
+out *paid* precompile calls as well (a setting of one node's own tracer) are not asked for.
+
+**Source**: go-ethereum core/vm/evm.go (0050f0a: the tracer is told before balance and depth are
+checked; until 1.13 after); openethereum evm/src/interpreter/mod.rs (2723371: no call is made) and
+executive.rs ("only top level calls and calls with balance transfer to builtins"); erigon issue 9784.
 """
 
 from __future__ import annotations
@@ -18,6 +32,8 @@ from chains.evm.wire import CallFrame, ParityTrace, TracedTransaction
 #: DELEGATECALL and CALLCODE run foreign code on the caller's own money, STATICCALL carries none.
 #: Source: go-ethereum eth/tracers/native/call.go (02b73d4, 2026-08-20); EIP-7, EIP-214.
 _CARRIES_VALUE: Final = frozenset({"CALL", "CREATE", "CREATE2", "SELFDESTRUCT"})
+#: Calls, and whether the value that they show is their own.
+_CALLS: Final = {"CALL": True, "CALLCODE": True, "DELEGATECALL": False, "STATICCALL": False}
 _NO_VALUE: Final = frozenset({None, "", "0x", "0x0"})
 _PRECOMPILE_LAST: Final = 0x1FF
 _PARITY_KINDS: Final = {"create": "CREATE", "suicide": "SELFDESTRUCT"}
@@ -35,9 +51,7 @@ class Move(Struct, frozen=True, gc=False):
 def moves_of(root: CallFrame) -> list[Move]:
     """Give what a call tree moved, in its order; nothing at or below a failed frame.
 
-    Frames are numbered among those siblings that succeeded, without unpaid precompile calls: nodes
-    disagree on whether they list the others, and a payment must not have two names.
-    **Raises**: `AnswerRefused`.
+    Frames are numbered as this module's beginning says. **Raises**: `AnswerRefused`.
     """
     moves: list[Move] = []
     open_frames = [("", root)]
@@ -66,11 +80,12 @@ def _move(path: str, frame: CallFrame) -> Move:
 
 
 def _is_unpaid_precompile(frame: CallFrame) -> bool:
-    if frame.calls or not frame.to or frame.value not in _NO_VALUE:
+    """Tell a call that only computes. A DELEGATECALL may show its caller's value; it pays nothing."""
+    kind = frame.type.upper()
+    if kind not in _CALLS or frame.calls or not frame.to:
         return False
-    return words.integer(frame.to) <= _PRECOMPILE_LAST and not frame.type.upper().startswith(
-        "CREATE"
-    )
+    paid = _CALLS[kind] and frame.value not in _NO_VALUE
+    return not paid and words.integer(frame.to) <= _PRECOMPILE_LAST
 
 
 def trees_of_traced(
