@@ -181,7 +181,7 @@ def _counts_now(
     in_time = is_in_time(terms, claims, transfer, end)
     if previous is None or previous.ended_at is None:
         return in_time
-    if transfer.transfer in previous.settled or transfer.transfer in previous.confirmed_by:
+    if transfer.transfer in previous.settled:
         return True
     return _is_revived(terms, transfer, decisions, previous, in_time=in_time)
 

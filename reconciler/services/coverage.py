@@ -45,6 +45,7 @@ async def apply_watermark(
     if row.held is not None:
         await _release(ledger, view, item.recorded_at, seq)
     decided_until = None if inbox_until is None else min(message.time, inbox_until)
+    view.dirty = True  # anew: what came before may have written the lane
     row.seq = seq
     row.height, row.hash, row.time = message.height, message.hash, message.time
     # A lagging node may name a lower one; what was final stays so, here and in the lane's log.

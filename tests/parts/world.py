@@ -23,6 +23,7 @@ from reconciler.services.state import OrderState, decode_state
 from reconciler.services.sweep import sweep_lane
 from reconciler.storage import positions, tables
 from reconciler.storage.engine import make_engine
+from reconciler.storage.journal import entry_hash
 from reconciler.storage.unit_of_work import Store
 from reconciler.stream.promise import Batch, Lane, Record
 from reconciler.stream.topics import ORDERS, PAYMENT_EVENTS, PAYMENT_EXCEPTIONS, transfers_topic
@@ -49,7 +50,7 @@ USDT = AssetName("eip155:1/erc20:0xdAC17F958D2ee523a2206206994597C13D831ec7")
 USDC = AssetName("eip155:1/erc20:0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48")
 ETH = AssetName("eip155:1/slip44:60")
 START = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
-PAYER = "0xAAaAaAaaAaAaAaaAaAAAAAAAAaaaAaAaAaaAaaAa"
+PAYER = "0xaAaAaAaaAaAaAaaAaAAAAAAAAaaaAaAaAaaAaaAa"
 BLOCK_S = 12
 
 
@@ -362,6 +363,26 @@ class World:
         return name
 
     # Reading
+
+    async def last(self, order: str = "o-1") -> PaymentEvent:
+        """The order's last event."""
+        return (await self.events(order))[-1]
+
+    async def journal(self, order: str = "o-1") -> list[str]:
+        """What the journal tells of an order: `fact`, `command`, `decision`, or its new phase.
+
+        On the way every chain is followed: an entry that does not fit the one before it fails.
+        """
+        table, heads, told = tables.journal, dict[str, bytes](), list[str]()
+        async with self.engine.connect() as connection:
+            for row in await connection.execute(select(table).order_by(table.c.id)):
+                assert row.previous_hash == heads.get(row.chain_key, bytes(32))
+                assert row.hash == entry_hash(row.previous_hash, row.body)
+                heads[row.chain_key] = row.hash
+                if row.chain_key == f"order/{order}":
+                    status = msgspec.json.decode(row.body).get("status", {})
+                    told.append(status.get("phase", row.kind))
+        return told
 
     async def state(self, order: str) -> OrderState:
         """The order's whole document."""
