@@ -377,7 +377,9 @@ class World:
         async with self.engine.connect() as connection:
             for row in await connection.execute(select(table).order_by(table.c.id)):
                 assert row.previous_hash == heads.get(row.chain_key, bytes(32))
-                assert row.hash == entry_hash(row.previous_hash, row.body)
+                fields = ("chain_key", "kind", "seq", "recorded_at")
+                about = {name: getattr(row, name) for name in fields}
+                assert row.hash == entry_hash(row.previous_hash, row.body, **about)
                 heads[row.chain_key] = row.hash
                 if row.chain_key == f"order/{order}":
                     status = msgspec.json.decode(row.body).get("status", {})
