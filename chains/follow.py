@@ -17,7 +17,7 @@ from chains.forks import retractions
 from chains.line import Line, Taken
 from chains.lost import LostTransfers
 from chains.marks import Marks
-from chains.observe import BlockTaken, Observer, ReadFailed, Reorganised, nobody
+from chains.observe import BlockTaken, Observer, ReadFailed, Reorganised, SourceStarted, nobody
 from chains.pace import FollowSettings, chance, rest_s
 from chains.port import ChainSource, Checkpoint, FollowStatus, Head, Header, Step, WatchEntry
 from chains.side_work import SideWork
@@ -156,6 +156,8 @@ class Follower:
             )
             raise NoCheckpoint(message)
         await self._source.start()
+        spots = tuple(self._source.blind_spots())
+        self._observer(SourceStarted(chain=self._source.chain, blind_spots=spots))
         self._identified_at_s = self._marks.said_at_s = self._clock.monotonic_s()
         self._started = True
 

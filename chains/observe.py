@@ -49,7 +49,14 @@ class ReadFailed(Struct, frozen=True, kw_only=True):
     failures_in_a_row: int
 
 
-Observation = RpcRequest | BlockTaken | Reorganised | ReadFailed
+class SourceStarted(Struct, frozen=True, kw_only=True):
+    """The nodes answered and were recognised. `blind_spots` says what they cannot show."""
+
+    chain: ChainName
+    blind_spots: tuple[str, ...]
+
+
+Observation = RpcRequest | BlockTaken | Reorganised | ReadFailed | SourceStarted
 Observer = Callable[[Observation], None]
 
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from chains.observe import BlockTaken, Observation, Observer, ReadFailed, Reorganised, RpcRequest
+from chains.observe import (
+    BlockTaken,
+    Observation,
+    Observer,
+    ReadFailed,
+    Reorganised,
+    RpcRequest,
+    SourceStarted,
+)
 from reconciler.observability import metrics
 from reconciler.observability.logs import logger
 from reconciler.observability.metrics import Meters
@@ -28,6 +36,9 @@ def observer_of(meters: Meters) -> Observer:
                     message=seen.message,
                     failures_in_a_row=seen.failures_in_a_row,
                 )
+            case SourceStarted():
+                for spot in seen.blind_spots:
+                    log.warning("these nodes are blind to something", chain=seen.chain, what=spot)
             case Reorganised():
                 log.warning(
                     "reorganisation",

@@ -109,6 +109,7 @@ class ScriptedSource:
         self.finalized = 0
         self.lag = 0
         self.wrong_chain = False
+        self.blind_to: tuple[str, ...] = ()
         self.second_node_agrees = False
         self.pruned_below = 0
         self.identified = 0
@@ -183,7 +184,7 @@ class ScriptedSource:
             raise WrongChain(message)
 
     def blind_spots(self) -> Sequence[str]:
-        return ()
+        return self.blind_to
 
     async def head(self) -> Head:
         self._fail()

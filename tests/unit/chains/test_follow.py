@@ -16,6 +16,7 @@ from chains.errors import (
     NodeUnavailable,
     WrongChain,
 )
+from chains.observe import SourceStarted
 from schemas.facts import (
     AddressCovered,
     BlockRetracted,
@@ -49,6 +50,15 @@ async def test_without_checkpoint_and_start_at_nothing_is_read():
     with pytest.raises(NoCheckpoint):
         await story.step()
     assert story.source.reads == []
+
+
+async def test_the_start_tells_what_the_nodes_are_blind_to():
+    story = Story()
+    story.source.blind_to = ("no node traces calls",)
+    story.begin()
+    await story.step()
+    told = [seen for seen in story.observed if isinstance(seen, SourceStarted)]
+    assert [seen.blind_spots for seen in told] == [("no node traces calls",)]
 
 
 async def test_begins_at_start_at_and_covers_every_block_in_order():
