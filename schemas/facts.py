@@ -45,13 +45,15 @@ class Evidence(Message, frozen=True):
 
     `method`: `receipts` (all receipts of the block, root checked), `receipt` (that of its own
     transaction), `trace` (call frames), `block` (an output of the block), `mempool`.
-    `gross_legs` is filled where an address of ours sent some of it on in the same transaction.
+    `gross_legs` is filled where an address of ours sent some of it on in the same transaction: the
+    largest of them, in their order; `gross_legs_left_out` counts the others.
     """
 
     method: ShortText
     node: ShortText = ""
     block_log_index: Count | None = None
     gross_legs: tuple[Leg, ...] = ()
+    gross_legs_left_out: Count = 0
 
 
 class TransferSeen(Message, frozen=True):
@@ -140,7 +142,10 @@ class LookedUpState(StrEnum):
 
 
 class TransactionLookedUp(Message, frozen=True):
-    """The answer to a claim's look-up. `pays` lists what it moves to addresses of ours."""
+    """The answer to a claim's look-up. `pays` lists what it moves to addresses of ours.
+
+    Where that is more than a message holds, the first to each address come before the others.
+    """
 
     request: ShortText
     chain: ChainId

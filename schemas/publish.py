@@ -202,6 +202,16 @@ def _refused(key: str) -> dict[str, Any]:
                 "rejected_topic": text,
                 "rejected_partition": {"type": "string", "pattern": "^[0-9]+$"},
                 "rejected_offset": {"type": "string", "pattern": "^[0-9]+$"},
+                "rejected_bytes": {
+                    "type": "string",
+                    "pattern": "^[0-9]+$",
+                    "description": "Only where it was too large to be given back whole: its size.",
+                },
+                "rejected_sha256": {
+                    "type": "string",
+                    "pattern": "^[0-9a-f]{64}$",
+                    "description": "Only beside rejected_bytes: the SHA-256 of the whole value.",
+                },
             },
         },
         "payload": {"description": "The value as it came, which need not be JSON."},

@@ -17,8 +17,11 @@ OrderReference = NewType("OrderReference", str)
 Instant = Annotated[datetime, Meta(tz=True)]
 Height = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
-ShortText = Annotated[str, Meta(max_length=256)]
-LongText = Annotated[str, Meta(max_length=2_000)]
+#: **Units**: characters. What we write ourselves is cut to these (`cut`), what comes in is refused.
+SHORT_TEXT_MAX: Final = 256
+LONG_TEXT_MAX: Final = 2_000
+ShortText = Annotated[str, Meta(max_length=SHORT_TEXT_MAX)]
+LongText = Annotated[str, Meta(max_length=LONG_TEXT_MAX)]
 #: A shop's own name for an order. Printable, so that it can stand in a log, a URL and a statement.
 Reference = Annotated[
     OrderReference, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:@+~-]+" + END)
@@ -26,12 +29,14 @@ Reference = Annotated[
 IdempotencyKey = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+" + END)]
 DecimalText = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,77})(\.[0-9]{1,77})?" + END)]
 
-#: `<chain>/<tx id>/<position>`, position as DESIGN section 5 lists them.
+#: `<chain>/<tx id>/<position>`, position as DESIGN section 5 lists them. No longer than a short text,
+#: for it stands where one does: as the subject of an exception.
 TransferId = Annotated[
     TransferName,
     Meta(
+        max_length=SHORT_TEXT_MAX,
         pattern=r"^[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}/[^/ ]{1,128}/(out:[0-9]+|log:[0-9]+|value|call:[0-9]+(\.[0-9]+)*|bal:[0-9]+)"
-        + END
+        + END,
     ),
 ]
 
@@ -79,6 +84,11 @@ def split_transfer_id(name: str) -> tuple[str, str, str]:
     """Give (chain, tx, position) of a transfer id."""
     chain, tx, position = name.split("/")
     return chain, tx, position
+
+
+def cut(text: str, characters_max: int) -> str:
+    """Cut a text to what its field promises, and show that it was cut."""
+    return text if len(text) <= characters_max else f"{text[: characters_max - 1]}…"
 
 
 def utc(moment: datetime) -> datetime:

@@ -8,7 +8,8 @@ flag decide nothing.
 
 from __future__ import annotations
 
-from collections import Counter
+import hashlib
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
@@ -26,7 +27,7 @@ from schemas.amounts import BaseUnits
 from schemas.caip import AssetName
 from schemas.facts import Evidence, FoundBy, TransferSeen
 from schemas.facts import Leg as EvidenceLeg
-from schemas.values import BlockRef, transfer_id
+from schemas.values import BlockRef, TransferName, transfer_id
 
 _TOPICS_OF_TOKEN: Final = 3
 _TOPICS_OF_NFT: Final = 4
@@ -38,7 +39,11 @@ _ZERO_VALUES: Final = frozenset({"0x0", "0x", "0x00"})
 #: The types whose root frame is the transaction itself; a rollup's own types are told in their ways.
 _PLAIN_TYPES: Final = frozenset({None, "0x0", "0x1", "0x2", "0x3", "0x4"})
 #: One transaction may hold thousands of movements; people need to see the shape, not all of them.
-_GROSS_LEGS_MAX: Final = 50
+GROSS_LEGS_MAX: Final = 50
+#: A thousand names fit into a message several times over.
+TOLD_MAX: Final = 1_000
+#: Whoever pays chooses how deep: some hundred frames fit into a transaction's gas. **Units**: characters.
+PATH_CHARACTERS_MAX: Final = 64
 
 
 class Leg(Struct, gc=False):
@@ -58,6 +63,7 @@ class Credit(Struct):
     leg: Leg
     amount: int
     gross: Sequence[Leg] = ()
+    gross_left_out: int = 0
 
 
 class Reading(Struct, kw_only=True):
@@ -259,8 +265,20 @@ def _coin_legs(
         raise AnswerRefused(message)
     inner = [move for move in moves if move.path]
     return legs + [
-        Leg(f"call:{move.path}", listed.coin, move.sender, move.to, move.amount) for move in inner
+        Leg(inner_position(move.path), listed.coin, move.sender, move.to, move.amount)
+        for move in inner
     ]
+
+
+def inner_position(path: str) -> str:
+    """Name an inner frame's place: its path, or a number made of one that is too long for a name.
+
+    The number has 40 digits, so it is no frame's place: no call makes so many.
+    """
+    if len(path) > PATH_CHARACTERS_MAX:
+        digest = hashlib.sha256(path.encode()).digest()
+        path = str(10**39 + int.from_bytes(digest[:16], "big"))
+    return f"call:{path}"
 
 
 def settle(legs: Sequence[Leg], reading: Reading) -> list[Credit]:
@@ -270,17 +288,20 @@ def settle(legs: Sequence[Leg], reading: Reading) -> list[Credit]:
     left with nothing is dropped. Every address gains what the chain's balances say, per asset.
     """
     gains: list[Credit] = []
-    groups: dict[tuple[AssetName, bytes], list[Leg]] = {}
+    groups: defaultdict[tuple[AssetName, bytes], list[Leg]] = defaultdict(list)
     for leg in legs:
         if leg.to not in reading.watched:
             continue
         if leg.amount == 0:
             reading.ignored["zero_value"] += 1
         else:
-            groups.setdefault((leg.asset, leg.to), []).append(leg)
-    for (asset, address), arrived in groups.items():
-        sent = [leg for leg in legs if leg.sender == address and leg.asset == asset and leg.amount]
-        gains += _net(arrived, sent if reading.net else [], reading)
+            groups[leg.asset, leg.to].append(leg)
+    sent: defaultdict[tuple[AssetName, bytes], list[Leg]] = defaultdict(list)
+    for leg in legs:
+        if leg.amount and (leg.asset, leg.sender) in groups:
+            sent[leg.asset, leg.sender].append(leg)
+    for place, arrived in groups.items():
+        gains += _net(arrived, sent[place] if reading.net else [], reading)
     return gains
 
 
@@ -295,8 +316,16 @@ def _net(arrived: Sequence[Leg], sent: Sequence[Leg], reading: Reading) -> list[
         else:
             kept.append(Credit(leg, leg.amount - cut))
     if sent and kept:
-        kept[0].gross = [*arrived, *sent][:_GROSS_LEGS_MAX]
+        gross = [*arrived, *sent]
+        kept[0].gross = _largest(gross)
+        kept[0].gross_left_out = len(gross) - len(kept[0].gross)
     return kept[::-1]
+
+
+def _largest(legs: Sequence[Leg]) -> Sequence[Leg]:
+    """Give the largest legs that evidence has room for, in the order in which they came."""
+    ranked = sorted(range(len(legs)), key=lambda place: (-legs[place].amount, place))
+    return [legs[place] for place in sorted(ranked[:GROSS_LEGS_MAX])]
 
 
 def _write(credit: Credit, tx: str, transaction: Transaction, reading: Reading) -> TransferSeen:
@@ -317,6 +346,7 @@ def _write(credit: Credit, tx: str, transaction: Transaction, reading: Reading) 
             node=reading.node,
             block_log_index=leg.block_log_index,
             gross_legs=tuple(_evidence(gross) for gross in credit.gross),
+            gross_legs_left_out=credit.gross_left_out,
         ),
         found_by=reading.found_by,
         nonce_of=None if nonce is None else f"{sender}:{nonce}",
@@ -330,6 +360,17 @@ def _evidence(leg: Leg) -> EvidenceLeg:
         to=display(leg.to),
         amount=BaseUnits(leg.amount),
     )
+
+
+def told(transfers: Sequence[TransferSeen]) -> tuple[TransferName, ...]:
+    """Name what a transaction pays us, as far as an answer has room: first one of every address."""
+    before: Counter[str] = Counter()
+    ranked: list[tuple[int, TransferName]] = []
+    for seen in transfers:
+        ranked.append((before[seen.to], seen.transfer))
+        before[seen.to] += 1
+    ranked.sort(key=lambda place: place[0])
+    return tuple(name for _, name in ranked[:TOLD_MAX])
 
 
 def nonces_used(transactions: Iterable[Transaction]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from chains.errors import (
     Unsupported,
     WrongChain,
 )
-from chains.evm import checks, words
+from chains.evm import checks, parse, words
 from chains.evm.client import Abilities, EvmClient
 from chains.evm.frames import trees_of_flat, trees_of_traced
 from chains.evm.heads import NewHeads
@@ -221,10 +221,15 @@ class EvmSource:
         if header is None:
             return self._looked_up(name, state)
         read = await self.read_block(header, watched)
-        mine = [seen.transfer for seen in read.transfers if seen.transfer.split("/")[1] == name]
+        mine = [seen for seen in read.transfers if seen.transfer.split("/")[1] == name]
         block = BlockRef(height=header.height, hash=header.hash, time=header.time)
         return TransactionLookedUp(
-            request="", chain=self.chain, tx=name, state=state, block=block, pays=tuple(mine)
+            request="",
+            chain=self.chain,
+            tx=name,
+            state=state,
+            block=block,
+            pays=parse.told(mine),
         )
 
     async def history_reaches(self, height: int) -> bool:

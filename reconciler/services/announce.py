@@ -23,6 +23,7 @@ from schemas.events import (
     EventTransfer,
     PaymentEvent,
 )
+from schemas.values import SHORT_TEXT_MAX, cut
 
 #: More of an order's transfers are not listed in an event; its sums are those of all of them.
 TRANSFERS_TOLD_MAX: Final = 200
@@ -107,7 +108,7 @@ def _event(
         ),
         coverage=CoverageSeen(chain=terms.chain, height=moment.height, time=moment.coverage_time),
         restores=restores,
-        reason=status.reason,
+        reason=cut(status.reason, SHORT_TEXT_MAX),
         occurred_at=moment.recorded_at,
         fiat=terms.fiat,
         lines=terms.lines,
@@ -172,5 +173,5 @@ def _transfer(
         depth_required=depth_required(tier, transfer, terms.policy) if ours else None,
         in_time=in_time,
         rule=transfer.rule,
-        reason=transfer.reason,
+        reason=cut(transfer.reason, SHORT_TEXT_MAX),
     )

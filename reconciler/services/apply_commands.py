@@ -25,12 +25,13 @@ from reconciler.services.incoming import Incoming, read_record
 from reconciler.services.ledger import AddressKey, Ledger
 from reconciler.services.place_order import place_order
 from reconciler.services.refused import RefusedError
+from reconciler.services.reject import reject
 from reconciler.services.seqs import Seqs
 from reconciler.storage import positions, reads, writes
 from reconciler.storage.rows import CommandRow, ParkedRow
 from reconciler.storage.unit_of_work import Store, Work
 from reconciler.stream.promise import Batch, Lane, Record
-from reconciler.stream.topics import ORDERS, ORDERS_REJECTED
+from reconciler.stream.topics import ORDERS
 from schemas.caip import family_of
 from schemas.codec import COMMAND_KINDS, encode
 from schemas.codes import Rejection
@@ -43,7 +44,6 @@ from schemas.commands import (
     PlaceOrder,
     Release,
 )
-from schemas.envelope import derived_id
 from schemas.values import Message
 
 
@@ -117,7 +117,7 @@ async def reject_parked(
         ledger = Ledger(work, context)
         found = await writes.take_parked_before(work, before, limit=limit)
         for row in found:
-            _reject(ledger, _unpark(row), RefusedError(Rejection.UNKNOWN_ORDER))
+            reject(ledger, _unpark(row), RefusedError(Rejection.UNKNOWN_ORDER))
         await ledger.flush()
         return len(found)
 
@@ -195,7 +195,7 @@ class _Run:
             await self._apply(item, seq)
         except RefusedError as error:
             self.done.rejected += 1
-            _reject(self.ledger, item, error)
+            reject(self.ledger, item, error)
 
     async def _apply(self, item: Incoming, seq: int) -> None:
         message = item.message
@@ -274,7 +274,7 @@ class _Run:
             item = _unpark(row)
             if row.recorded_at + self.ledger.context.parked_for < placed_at:
                 self.done.rejected += 1
-                _reject(self.ledger, item, RefusedError(Rejection.UNKNOWN_ORDER))
+                reject(self.ledger, item, RefusedError(Rejection.UNKNOWN_ORDER))
                 continue
             key = getattr(item.message, "idempotency_key", "")
             await self.ledger.work.lock_names([f"command/{key}"])
@@ -318,26 +318,3 @@ def _unpark(row: ParkedRow) -> Incoming:
         time=row.recorded_at,
     )
     return read_record(record, COMMAND_KINDS)
-
-
-def _reject(ledger: Ledger, item: Incoming, error: RefusedError) -> None:
-    """Send the bytes as they came, with the reason in headers of our own."""
-    if item.offset < 0:
-        return  # a decision of the service itself that came too late: nobody to tell
-    headers = (
-        *item.headers,
-        ("rejected_code", error.code.value.encode()),
-        ("rejected_reason", str(error)[:2_000].encode()),
-        ("rejected_topic", ORDERS.encode()),
-        ("rejected_partition", str(item.partition).encode()),
-        ("rejected_offset", str(item.offset).encode()),
-    )
-    ledger.send_raw(
-        topic=ORDERS_REJECTED,
-        key=item.key,
-        type_name=item.type or "unknown",
-        headers=headers,
-        value=item.value,
-        event_id=derived_id("rejected", item.topic, str(item.partition), str(item.offset)),
-        recorded_at=item.recorded_at,
-    )

@@ -45,7 +45,14 @@ from schemas.commands import (
     Undo,
     WriteOff,
 )
-from schemas.values import Message, OrderReference, decode_hook, encode_hook
+from schemas.values import (
+    SHORT_TEXT_MAX,
+    Message,
+    OrderReference,
+    cut,
+    decode_hook,
+    encode_hook,
+)
 
 #: Overdue orders that are told of a hold at once; others hear of it when something touches them.
 _HELD_AT_ONCE: Final = 1_000
@@ -233,7 +240,7 @@ async def _give(
     match = Match(
         rule=MatchRule.DECISION,
         shares=tuple(shares),
-        reason=f"{command.actor}: {command.reason}"[:256],
+        reason=cut(f"{command.actor}: {command.reason}", SHORT_TEXT_MAX),
     )
     row.rejected_from = None
     await give_by_match(ledger, row, match, item)

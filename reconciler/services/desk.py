@@ -20,7 +20,7 @@ from schemas.codec import decode_as, encode
 from schemas.codes import ExceptionKind, sentence
 from schemas.envelope import derived_id
 from schemas.events import PaymentException, Suggestion
-from schemas.values import OrderReference, TransferName
+from schemas.values import LONG_TEXT_MAX, OrderReference, TransferName, cut
 
 
 class Cause(Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ def _body(cause: Cause, name: str, *, opened_at: datetime, revision: int) -> Pay
         subject=cause.subject,
         open=True,
         revision=revision,
-        sentence=f"{text} {cause.note}".strip(),
+        sentence=cut(f"{text} {cause.note}".strip(), LONG_TEXT_MAX),
         chain=ChainName(cause.chain) if cause.chain else None,
         asset=AssetName(cause.asset) if cause.asset else None,
         amount=None if cause.amount is None else BaseUnits(cause.amount),
@@ -110,7 +110,11 @@ def _same(row: ExceptionRow, body: PaymentException) -> bool:
 def _closed(row: ExceptionRow, at: datetime, by: str) -> PaymentException:
     known = decode_as(PaymentException, row.body)
     return msgspec.structs.replace(
-        known, open=False, revision=row.revision + 1, closed_at=at, closed_by=by
+        known,
+        open=False,
+        revision=row.revision + 1,
+        closed_at=at,
+        closed_by=cut(by, LONG_TEXT_MAX),
     )
 
 

@@ -109,12 +109,13 @@ class LaneTail:
         return records
 
     def _to_record(self, record: Any) -> Record:
+        """Take a record in. A shop's client may leave out its key, or the value of a header."""
         return Record(
             lane=self._lane,
             offset=record.offset,
-            key=record.key,
+            key=record.key or b"",
             value=record.value,
-            headers=tuple(record.headers),
+            headers=tuple((name, value or b"") for name, value in record.headers),
             time=EPOCH + timedelta(milliseconds=record.timestamp),
         )
 

@@ -22,11 +22,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
 from schemas.envelope import Headers
+
+#: The largest message of a topic: key, headers, value and what Kafka's wire adds. **Units**: bytes.
+MESSAGE_BYTES_MAX: Final = 1_048_576
 
 
 class StreamError(Exception):
@@ -80,7 +83,7 @@ class TopicSpec(Struct, frozen=True, kw_only=True):
     partitions: int
     cleanup: Literal["delete", "compact"]
     retention_s: int | None
-    message_bytes_max: int = 1_048_576
+    message_bytes_max: int = MESSAGE_BYTES_MAX
 
 
 class Lane(Struct, frozen=True, order=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from reconciler.stream.promise import TopicSpec
+from reconciler.stream.promise import MESSAGE_BYTES_MAX, TopicSpec
 from schemas.caip import ChainName, Family, topic_token
 
 DAY_S: Final = 86_400
@@ -39,10 +39,14 @@ def topic_specs(
     orders_partitions: int = 3,
     events_partitions: int = 6,
 ) -> list[TopicSpec]:
-    """List every topic of a service with these chains and their numbers of lanes."""
+    """List every topic of a service with these chains and their numbers of lanes.
+
+    A refused command is given back whole with the reason added, so that its topic takes larger
+    messages than `orders` does.
+    """
     specs = [
         _log(ORDERS, orders_partitions, days=14),
-        _log(ORDERS_REJECTED, 1, days=14),
+        _log(ORDERS_REJECTED, 1, days=14, message_bytes_max=2 * MESSAGE_BYTES_MAX),
         _log(PAYMENT_EVENTS, events_partitions, days=90),
         _last_of_each_key(PAYMENT_EXCEPTIONS),
         _last_of_each_key(RELAY_PROGRESS),
@@ -54,8 +58,16 @@ def topic_specs(
     return specs
 
 
-def _log(name: str, partitions: int, *, days: int) -> TopicSpec:
-    return TopicSpec(name=name, partitions=partitions, cleanup="delete", retention_s=days * DAY_S)
+def _log(
+    name: str, partitions: int, *, days: int, message_bytes_max: int = MESSAGE_BYTES_MAX
+) -> TopicSpec:
+    return TopicSpec(
+        name=name,
+        partitions=partitions,
+        cleanup="delete",
+        retention_s=days * DAY_S,
+        message_bytes_max=message_bytes_max,
+    )
 
 
 def _last_of_each_key(name: str) -> TopicSpec:

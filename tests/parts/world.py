@@ -354,12 +354,12 @@ class World:
         await self.facts(self.ethereum.covered(to))
         return to
 
-    async def decide(self, action: Any, *, actor: str = "ada", key: str | None = None) -> str:
+    async def decide(
+        self, action: Any, *, actor: str = "ada", reason: str = "because", key: str | None = None
+    ) -> str:
         """A person decides; gives the decision's key."""
         name = key or self.key()
-        await self.commands(
-            Decide(idempotency_key=name, actor=actor, reason="because", action=action)
-        )
+        await self.commands(Decide(idempotency_key=name, actor=actor, reason=reason, action=action))
         return name
 
     # Reading

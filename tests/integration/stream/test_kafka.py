@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from reconciler.stream.kafka import KafkaStream
@@ -181,3 +182,18 @@ async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(StreamUnavailable, match="connecting to Kafka"):
         await stream.start()
     await stream.close()
+
+
+async def test_a_record_of_a_strangers_client_is_read_without_key_and_header_value(
+    kafka_broker: KafkaCluster,
+) -> None:
+    stream = KafkaStream(kafka_broker.bootstrap, prefix="bare.")
+    await stream.start()
+    await stream.create_topics([FACTS])
+    producer = AIOKafkaProducer(bootstrap_servers=kafka_broker.bootstrap)
+    await producer.start()
+    await producer.send_and_wait("bare.facts", value=b"v", headers=[("ce_type", None)])
+    await producer.stop()
+    (record,) = await read_all(stream, LANE)
+    await stream.close()
+    assert (record.key, record.value, record.headers) == (b"", b"v", (("ce_type", b""),))
