@@ -23,9 +23,10 @@ from chains.errors import (
 
 T = TypeVar("T")
 
-#: The EVM nests calls 1,024 deep; a decoder uses two levels a call. Python's default of 1,000
-#: would let a stranger's transaction stop the chain, so a second try gets room for the deepest.
-_DEEP_RECURSION: Final = 10_000
+#: The EVM nests calls 1,024 deep, and a decoder uses two levels a call: Python's usual limit of 1,000
+#: would let a stranger's transaction stop the chain. A library that web3 brings sets it to 100,000,
+#: with which a hostile answer overflows the stack and ends the process (shown). So it is set here.
+_RECURSION_LIMIT: Final = 3_500
 _MESSAGE_MAX: Final = 300
 
 _METHOD_NOT_FOUND: Final = -32601
@@ -79,10 +80,8 @@ def decode(value: bytes | Raw, kind: type[T]) -> T:
     if decoder is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        found: T = decoder.decode(value)
-    except RecursionError:
-        found = _decode_deep(decoder, value)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        found: T = _bounded(decoder, value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"expected {getattr(kind, '__name__', kind)}, found: {error}"
         raise AnswerRefused(message) from error
     return found
@@ -90,26 +89,27 @@ def decode(value: bytes | Raw, kind: type[T]) -> T:
 
 def decode_or_none(value: Raw, kind: type[T]) -> T | None:
     """Read an answer that is `null` where the node has no such thing. **Raises**: as `decode`."""
-    return None if bytes(value) == b"null" else decode(value, kind)
+    return None if bytes(memoryview(value)[:5]) == b"null" else decode(value, kind)
 
 
-def _decode_deep(decoder: msgspec.json.Decoder[T], value: bytes | Raw) -> T:
+def _bounded(decoder: msgspec.json.Decoder[T], value: bytes | Raw) -> T:
+    """Decode within a nesting that every EVM call fits and the stack bears."""
     usual = sys.getrecursionlimit()
-    sys.setrecursionlimit(_DEEP_RECURSION)
+    sys.setrecursionlimit(_RECURSION_LIMIT)
     try:
         return decoder.decode(value)
-    except (RecursionError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        message = f"expected calls at most 1,024 deep, found: {error}"
-        raise AnswerRefused(message) from error
     finally:
         sys.setrecursionlimit(usual)
 
 
+_one: Final = msgspec.json.Decoder(RpcAnswer)
+_one_or_many: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(list[RpcAnswer] | RpcAnswer)
+
+
 def split_body(body: bytes, *, many: bool) -> list[RpcAnswer]:
     """Read a body that should be one answer or a list. **Raises**: `NodeUnavailable` when cut off."""
-    kind: Any = list[RpcAnswer] | RpcAnswer if many else RpcAnswer
     try:
-        found = msgspec.json.decode(body, type=kind)
+        found: Any = _bounded(_one_or_many if many else _one, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"expected a JSON-RPC answer, found {len(body)} bytes: {error}"
         raise NodeUnavailable(message) from error
@@ -120,7 +120,7 @@ def result_of(answer: RpcAnswer) -> Raw | ChainError:
     """Give the result (it may be `null`), or what the error means."""
     if answer.error is not None:
         return meaning_of(answer.error)
-    if not bytes(answer.result):
+    if not memoryview(answer.result):
         return AnswerRefused("expected a result or an error, found neither")
     return answer.result
 

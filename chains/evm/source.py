@@ -8,6 +8,7 @@ makes it faster.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
@@ -105,8 +106,7 @@ class EvmSource:
         """
         if self._started:
             return
-        # web3 takes a second to import; the loop that we share must not stand still for it.
-        await asyncio.to_thread(import_module, "chains.evm.web3_provider")
+        await _import_web3()
         answered = 0
         failure: ChainError | None = None
         for node in self._pool.nodes:
@@ -403,3 +403,14 @@ class EvmSource:
                     receipt is not None and words.hash_text(receipt.block_hash or "") == header.hash
                 )
         return True
+
+
+async def _import_web3() -> None:
+    """Import web3 aside: it takes a second, for which the loop that we share must not stand still.
+
+    It also brings a library that lifts Python's recursion limit so far that deep input ends the
+    process instead of raising; nothing here needs that, so it is put back.
+    """
+    usual = sys.getrecursionlimit()
+    await asyncio.to_thread(import_module, "chains.evm.web3_provider")
+    sys.setrecursionlimit(usual)

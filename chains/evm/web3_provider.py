@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from web3.providers.async_base import AsyncBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 
+from chains.answers import decode
 from chains.rpc import RpcNode
 
 
@@ -20,5 +20,5 @@ class NodeProvider(AsyncBaseProvider):
 
     async def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         """Ask, and give the answer in web3's shape."""
-        result = msgspec.json.decode(await self._node.ask(method, *params))
+        result = decode(await self._node.ask(method, *params), object)
         return RPCResponse(jsonrpc="2.0", id=1, result=result)

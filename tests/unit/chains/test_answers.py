@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from msgspec import Raw
@@ -16,6 +17,7 @@ from chains.errors import (
     Retryable,
     Unsupported,
 )
+from chains.evm.wire import CallFrame
 
 #: code, message, what it is. All of them may be asked again elsewhere but the first.
 WORDINGS = [
@@ -68,6 +70,20 @@ def test_a_result_may_be_null_and_an_answer_must_be_something():
 def test_a_body_that_is_no_answer_is_no_usable_answer(body, many):
     with pytest.raises(NodeUnavailable):
         split_body(body, many=many)
+
+
+def test_nesting_without_end_is_refused_even_where_a_library_lifted_the_limit():
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    try:
+        for body in (b"[" * 100_000, b'{"id":1,"result":' + b'{"a":' * 100_000):
+            with pytest.raises(NodeUnavailable):
+                split_body(body, many=True)
+            with pytest.raises(AnswerRefused):
+                decode(body, list[CallFrame])
+        assert sys.getrecursionlimit() == 100_000
+    finally:
+        sys.setrecursionlimit(usual)
 
 
 def test_an_answer_of_another_shape_is_refused():
