@@ -109,9 +109,11 @@ def kind_name(message: Message) -> str:
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One message as a line of a `replay` file.
 
-    `inbox_until` on a chain's line: up to when `orders` had been applied, where it is known; else the
-    file's own order says it. `partition` is the lane that it came from; without one the key says it,
-    and what speaks for a whole chain is taken for every lane.
+    `inbox_until` on a watermark's line: up to when `orders` had been applied, null when it never was;
+    without it the file's own order says it. `partition` is the lane that it came from; without one the
+    key says it, and what speaks for a whole chain is taken for every lane. `offset` names a message
+    that could not be read. `value_base64` stands in for a value that is no JSON on one line,
+    `headers_base64` for headers that could not be read.
     """
 
     topic: str
@@ -119,5 +121,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: str
     time: Instant
     value: msgspec.Raw
-    inbox_until: Instant | None = None
+    inbox_until: Instant | msgspec.UnsetType | None = msgspec.UNSET
     partition: Count | None = None
+    offset: Count | None = None
+    value_base64: str | None = None
+    headers_base64: tuple[tuple[str, str], ...] | None = None

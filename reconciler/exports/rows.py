@@ -14,7 +14,7 @@ from reconciler.exports.files import Row
 from reconciler.model.order import open_until
 from reconciler.services.state import decode_state
 from reconciler.storage import reads
-from reconciler.storage.pages import pages
+from reconciler.storage.pages import Narrowed, pages
 from reconciler.storage.rows import ExceptionRow, OrderRow, TransferRow
 from reconciler.storage.unit_of_work import Work
 from schemas.amounts import format_decimal_amount
@@ -24,22 +24,27 @@ from schemas.events import PaymentException
 
 
 class Export(Struct, frozen=True, kw_only=True):
-    """One kind: its columns in order, and its rows."""
+    """One kind: its columns in order, its rows, and the column that says when a row came."""
 
     columns: tuple[str, ...]
-    rows: Callable[[Work, Catalogue], AsyncIterator[Row]]
+    rows: Callable[[Work, Catalogue, Narrowed | None], AsyncIterator[Row]]
+    time: str
 
 
-async def order_rows(work: Work, _catalogue: Catalogue) -> AsyncIterator[Row]:
+async def order_rows(
+    work: Work, _catalogue: Catalogue, narrowed: Narrowed | None = None
+) -> AsyncIterator[Row]:
     """Give every order with its judgement, in the order of references."""
-    async for page in pages(work, OrderRow, "orders", "reference"):
+    async for page in pages(work, OrderRow, "orders", "reference", narrowed=narrowed):
         for row in page:
             yield _order(row)
 
 
-async def transfer_rows(work: Work, catalogue: Catalogue) -> AsyncIterator[Row]:
+async def transfer_rows(
+    work: Work, catalogue: Catalogue, narrowed: Narrowed | None = None
+) -> AsyncIterator[Row]:
     """Give every transfer with the orders that it was given to, in the order of ids."""
-    async for page in pages(work, TransferRow, "transfers", "transfer"):
+    async for page in pages(work, TransferRow, "transfers", "transfer", narrowed=narrowed):
         shares: dict[str, list[tuple[str, int]]] = defaultdict(list)
         for share in await reads.shares_of_transfers(work, [row.transfer for row in page]):
             shares[share.transfer].append((share.order_ref, share.share))
@@ -47,9 +52,11 @@ async def transfer_rows(work: Work, catalogue: Catalogue) -> AsyncIterator[Row]:
             yield _transfer(row, sorted(shares[row.transfer]), catalogue)
 
 
-async def exception_rows(work: Work, catalogue: Catalogue) -> AsyncIterator[Row]:
+async def exception_rows(
+    work: Work, catalogue: Catalogue, narrowed: Narrowed | None = None
+) -> AsyncIterator[Row]:
     """Give every exception, open or closed, in the order of ids."""
-    async for page in pages(work, ExceptionRow, "exceptions", "exception"):
+    async for page in pages(work, ExceptionRow, "exceptions", "exception", narrowed=narrowed):
         for row in page:
             yield _exception(decode_as(PaymentException, row.body), catalogue)
 
@@ -173,7 +180,11 @@ _EXCEPTION_COLUMNS: Final = (
 )
 
 EXPORTS: Final = {
-    "orders": Export(columns=tuple(_ORDER_COLUMNS.split()), rows=order_rows),
-    "transfers": Export(columns=tuple(_TRANSFER_COLUMNS.split()), rows=transfer_rows),
-    "exceptions": Export(columns=tuple(_EXCEPTION_COLUMNS.split()), rows=exception_rows),
+    "orders": Export(columns=tuple(_ORDER_COLUMNS.split()), rows=order_rows, time="placed_at"),
+    "transfers": Export(
+        columns=tuple(_TRANSFER_COLUMNS.split()), rows=transfer_rows, time="first_time"
+    ),
+    "exceptions": Export(
+        columns=tuple(_EXCEPTION_COLUMNS.split()), rows=exception_rows, time="opened_at"
+    ),
 }

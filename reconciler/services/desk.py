@@ -134,6 +134,7 @@ def _put(
             subject=body.subject,
             order_ref=body.order,
             transfer=body.transfer,
+            chain=body.chain,
             open=body.open,
             settled=settled,
             revision=body.revision,

@@ -5,12 +5,13 @@ Reads only. The view does not change while it is read, so that what it adds up t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import ColumnElement, Table, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reconciler.storage import tables
@@ -36,13 +37,37 @@ async def snapshot(engine: AsyncEngine) -> AsyncIterator[Work]:
             yield Work(quiet)
 
 
-async def pages(work: Work, kind: type[R], name: str, *keys: str) -> AsyncIterator[list[R]]:
-    """Give all rows of the table of a name, in the order of columns that are unique together."""
+class Narrowed(Struct, frozen=True, kw_only=True):
+    """Which rows are wanted: of a chain, since an instant, before another. `time` names the column."""
+
+    time: str
+    chain: str | None = None
+    since: datetime | None = None
+    before: datetime | None = None
+
+    def conditions(self, table: Table) -> Sequence[ColumnElement[bool]]:
+        """Say it to the database."""
+        found: list[ColumnElement[bool]] = []
+        if self.chain is not None:
+            found.append(table.c.chain == self.chain)
+        if self.since is not None:
+            found.append(table.c[self.time] >= self.since)
+        if self.before is not None:
+            found.append(table.c[self.time] < self.before)
+        return found
+
+
+async def pages(
+    work: Work, kind: type[R], name: str, *keys: str, narrowed: Narrowed | None = None
+) -> AsyncIterator[list[R]]:
+    """Give the rows of the table of a name, in the order of columns that are unique together."""
     table = tables.metadata.tables[name]
     columns = [table.c[key] for key in keys]
+    conditions = () if narrowed is None else narrowed.conditions(table)
     last: Any = None
     while True:
-        statement = select(*columns_of(table, kind)).order_by(*columns).limit(PAGE_ROWS)
+        statement = select(*columns_of(table, kind)).where(*conditions)
+        statement = statement.order_by(*columns).limit(PAGE_ROWS)
         if last is not None:
             statement = statement.where(tuple_(*columns) > last)
         page = await fetch(work, kind, statement)
@@ -52,8 +77,11 @@ async def pages(work: Work, kind: type[R], name: str, *keys: str) -> AsyncIterat
         last = tuple(getattr(page[-1], key) for key in keys)
 
 
-async def count_rows(work: Work, name: str) -> int:
+async def count_rows(work: Work, name: str, narrowed: Narrowed | None = None) -> int:
     """Count a table's rows, for a progress bar."""
     table = tables.metadata.tables[name]
-    found = await work.connection.execute(select(func.count()).select_from(table))
+    conditions = () if narrowed is None else narrowed.conditions(table)
+    found = await work.connection.execute(
+        select(func.count()).select_from(table).where(*conditions)
+    )
     return int(found.scalar_one())

@@ -220,6 +220,7 @@ class ExceptionRow(Struct, kw_only=True):
     subject: str
     order_ref: str | None
     transfer: str | None
+    chain: str | None
     open: bool
     settled: bool
     revision: int

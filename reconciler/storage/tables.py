@@ -279,6 +279,7 @@ exceptions = Table(
     Column("subject", Text, nullable=False),
     Column("order_ref", Text, index=True),
     Column("transfer", Text, index=True),
+    Column("chain", Text),
     Column("open", Boolean, nullable=False),
     Column("settled", Boolean, nullable=False),
     Column("revision", Integer, nullable=False),

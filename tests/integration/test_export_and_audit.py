@@ -1,20 +1,32 @@
 """What finance takes away, and whether the journal is as it was written: on both databases."""
 
+import asyncio
 import csv
 import json
+from datetime import timedelta
 
 import pytest
+from msgspec import Raw
 from sqlalchemy import delete, insert, select, update
 
 from reconciler.audit.journal import verify_journal
 from reconciler.cli import run
 from reconciler.exports.files import head, line
 from reconciler.exports.rows import EXPORTS
+from reconciler.services.apply_commands import apply_commands
+from reconciler.services.apply_facts import apply_facts
 from reconciler.storage import pages, tables
-from reconciler.storage.pages import count_rows, snapshot
+from reconciler.storage.pages import Narrowed, count_rows, snapshot
+from reconciler.stream.promise import Batch, Lane, Record, partition_of
+from reconciler.stream.topics import ORDERS, transfers_topic
+from reconciler.wiring import context_of
+from schemas.codec import encode, kind_name
 from schemas.commands import PlaceOrder
-from tests.parts.service import write_settings
-from tests.parts.world import ETH, World, address
+from schemas.envelope import Envelope, to_headers
+from schemas.facts import AddressCovered
+from tests.parts.service import service, write_settings
+from tests.parts.settings import CHAIN
+from tests.parts.world import ETH, START, World, address
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -50,7 +62,7 @@ async def world(url):
 async def exported(world, kind):
     async with snapshot(world.store.engine) as work:
         assert await count_rows(work, kind) > 0
-        return [row async for row in EXPORTS[kind].rows(work, world.context.catalogue)]
+        return [row async for row in EXPORTS[kind].rows(work, world.context.catalogue, None)]
 
 
 async def test_orders_are_exported_with_their_judgement(world):
@@ -99,7 +111,7 @@ async def test_where_a_page_ends_changes_nothing(world, monkeypatch):
 async def test_an_export_is_one_moment_whatever_is_written_meanwhile(world, monkeypatch):
     monkeypatch.setattr(pages, "PAGE_ROWS", 1)
     async with snapshot(world.store.engine) as work:
-        rows = EXPORTS["orders"].rows(work, world.context.catalogue)
+        rows = EXPORTS["orders"].rows(work, world.context.catalogue, None)
         assert (await anext(rows))["reference"] == "o-1"
         await world.mine(3, world.ethereum.seen(address(2), 30_000_000))
         assert [row["phase"] async for row in rows] == ["partially_paid", "awaiting_payment"]
@@ -185,3 +197,65 @@ def test_the_commands_write_a_file_and_verify(tmp_path, capsys):
     assert run(["export", "everything", "-c", str(path)]) == 2
     assert run(["audit", "verify", "-c", str(path)]) == 0
     assert "0 faults" in capsys.readouterr().err
+
+
+async def test_an_export_may_be_narrowed_to_a_chain_and_a_span(world):
+    late = START + timedelta(minutes=1)
+    cases = {
+        "orders": (Narrowed(time="placed_at", before=late), 3),
+        "transfers": (Narrowed(time="first_time", chain="eip155:137"), 0),
+        "exceptions": (Narrowed(time="opened_at", chain="eip155:1", since=START), 1),
+    }
+    for kind, (narrowed, expected) in cases.items():
+        async with snapshot(world.store.engine) as work:
+            rows = [r async for r in EXPORTS[kind].rows(work, world.context.catalogue, narrowed)]
+            assert len(rows) == expected == await count_rows(work, kind, narrowed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["messages", "--format", "csv"], "JSON lines"),
+        (["messages", "--from", "2026-11-30"], "whole"),
+        (["orders", "--from", "30/11/2026"], "2026-11-30T12:00:00Z"),
+        (["orders", "--from", "2026-11-30T12:00:00"], "--from"),
+        (["orders", "--chain", "ethereum"], "ethereum"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_in_one_sentence(tmp_path, capsys, arguments, words):
+    path = write_settings(tmp_path)
+    assert run(["export", *arguments, "--config", str(path)]) == 2
+    assert words in capsys.readouterr().err
+
+
+async def test_messages_of_a_service_are_exported_and_told_again(tmp_path, capsys):
+    """The whole way by the commands: intake applies, export writes, replay tells the same events."""
+    path = write_settings(tmp_path)
+    async with service(path) as parts:
+        lane = Lane(transfers_topic(CHAIN), 0)
+        orders = Lane(ORDERS, partition_of(b"o-1", 3))
+        place = PlaceOrder(
+            idempotency_key="k", reference="o-1", route="tusd-one", amount="25000000",
+            address=address(1), lines=Raw(b'[\n "a machine"\n]'),
+        )  # fmt: skip
+        covered = AddressCovered(chain=CHAIN, address=address(1), from_height=1, from_time=START)
+        context = context_of(parts.settings)
+        for number, (where, message) in enumerate([(orders, place), (lane, covered)]):
+            headers = to_headers(Envelope(id="", type=kind_name(message), time=START))
+            record = Record(
+                lane=where, offset=0, key=b"o-1" if number == 0 else address(1).encode(),
+                value=encode(message), headers=headers, time=START,
+            )  # fmt: skip
+            batch = Batch(lane=where, records=[record], next_offset=1)
+            apply = apply_commands if where == orders else apply_facts
+            await apply(parts.store, context, batch, held=None)
+    file = tmp_path / "messages.jsonl"
+    arguments = ["--config", str(path)]
+    await asyncio.to_thread(run, ["export", "messages", "-o", str(file), *arguments])
+    assert len(file.read_text().splitlines()) == 2
+    capsys.readouterr()
+    assert await asyncio.to_thread(run, ["export", "events", *arguments]) == 0
+    told = capsys.readouterr().out
+    assert '"lines":["a machine"]' in told
+    assert await asyncio.to_thread(run, ["replay", str(file), *arguments]) == 0
+    assert capsys.readouterr().out == told

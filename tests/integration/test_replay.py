@@ -162,7 +162,7 @@ def test_what_only_tells_what_came_out_is_passed_over(replayed):
         ("{\n", ["line 4"]),
         ("\n", ["line 4"]),
         ('{"topic":"orders"}\n', ["line 4", "key"]),
-        (watermark(2, partition=7), ["partition 7", TOPIC]),
+        (watermark(2, partition=7), ["line 4", "found 7", TOPIC]),
         (watermark(2).replace("Z", ""), ["line 4", "$.time"]),
     ],
 )
@@ -182,3 +182,65 @@ def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
     path = write_settings(tmp_path)
     assert run(["replay", str(tmp_path / "none.jsonl"), "--config", str(path)]) == 2
     assert "none.jsonl" in capsys.readouterr().err
+
+
+def test_refused_commands_are_told_with_their_line_and_nothing_stops(replayed):
+    unknown = PlaceOrder(idempotency_key="k9", reference="o-9", route="nowhere", amount="1")
+    junk = line("orders", "o-8", ClaimPaid(idempotency_key="k8", reference="o-8"), 4)
+    lines = story()
+    lines[4:4] = [line("orders", "o-9", unknown, 4), junk.replace("ClaimPaid", "ClaimPayed"), junk]
+    code, out, err = replayed(lines)
+    assert code == 0
+    assert lines_only(out) == lines_only(replayed(story())[1])
+    assert "line 5: unknown_route: " in err
+    assert "line 6: unknown_type: " in err
+    assert "line 7: unknown_order: " in err, "its order never came"
+
+
+def test_a_claim_above_its_order_waits_for_it(replayed):
+    lines = story()
+    claim = lines.pop(6)
+    assert "ClaimPaid" in claim
+    lines.insert(0, claim.replace("12:04", "12:00"))
+    code, out, err = replayed(lines)
+    assert code == 0
+    assert "line 1" not in err
+    assert [json.loads(each)["type"] for each in lines_only(out)][:2] == [
+        "payment.awaiting",
+        "payment.claimed",
+    ]
+
+
+def test_nothing_is_printed_after_a_bad_line(replayed):
+    lines = story()
+    code, out, err = replayed([*lines[:5], "no line at all\n", *lines[5:]])
+    assert code == 2
+    assert "line 6" in err
+    kinds = [json.loads(each)["type"] for each in lines_only(out)]
+    assert kinds == ["payment.awaiting"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "type_name", "words"),
+    [
+        ("transfers.eip155-999", "Watermark", ["line 2", "transfers.eip155-999", TOPIC]),
+        (TOPIC, "TransferSeem", ["line 2", "TransferSeen", "TransferSeem"]),
+    ],
+)
+def test_facts_that_would_be_lost_are_refused(replayed, topic, type_name, words):
+    strange = json.loads(watermark(2)) | {"topic": topic, "type": type_name}
+    code, _, err = replayed([watermark(1), json.dumps(strange) + "\n"])
+    assert code == 2
+    for word in words:
+        assert word in err
+
+
+def test_without_a_word_on_the_inbox_the_later_of_reading_and_recording_counts(replayed):
+    """The block is of minute 200 and was read then; the log says that it took it at minute 2."""
+    early = json.loads(watermark(200, partition=0)) | {"time": "2026-11-30T12:02:00Z"}
+    early["value"] |= {"from_height": 2, "parent_hash": "0x1"}
+    code, out, _ = replayed([*story()[:3], json.dumps(early) + "\n"])
+    assert code == 0
+    assert json.loads(lines_only(out)[-1])["type"] == "payment.expired"
+    code, out, _ = replayed([*story()[:3], json.dumps(early | {"inbox_until": None}) + "\n"])
+    assert json.loads(lines_only(out)[-1])["type"] == "payment.awaiting"

@@ -162,6 +162,7 @@ def _exceptions() -> None:
         sa.Column("subject", sa.Text(), nullable=False),
         sa.Column("order_ref", sa.Text()),
         sa.Column("transfer", sa.Text()),
+        sa.Column("chain", sa.Text()),
         sa.Column("open", sa.Boolean(), nullable=False),
         sa.Column("settled", sa.Boolean(), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False),
