@@ -126,6 +126,7 @@ class Follower:
             finalized_height=self._marks.finalized,
             watched=len(self._watched) + self._side.incoming,
             back_scans_open=self._side.open_scans,
+            look_ups_open=self._side.open_look_ups,
             retracted_total=self._retracted_total,
             failures_in_a_row=self._failures,
             held=self._held or self._blind,

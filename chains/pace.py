@@ -5,6 +5,7 @@ Pure. Read by every part of the loop; each number is a setting with this page's 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from random import SystemRandom
 from typing import Final
@@ -15,6 +16,7 @@ from chains.errors import ChainError, NodeBusy
 
 #: Doubling stops being a number long before this.
 _DOUBLINGS_MAX: Final = 16
+_MINUTE_S: Final = 60.0
 chance: Final[Callable[[], float]] = SystemRandom().random
 
 
@@ -33,12 +35,31 @@ class FollowSettings(Struct, frozen=True, kw_only=True):
     recent_blocks_max: int = 1_024
     recent_recipients_max: int = 200_000
     look_ups_a_step: int = 20
+    look_ups_a_minute: int = 60
     covered_a_step: int = 1_000
     requests_max: int = 10_000
     rest_first_s: float = 0.25
     rest_s_max: float = 30.0
     #: So many failures in a row show as blindness in the status.
     blind_after: int = 5
+
+
+class Allowance:
+    """So many in any minute. **Units**: seconds of a clock that never falls."""
+
+    def __init__(self, a_minute: int) -> None:
+        self._a_minute = a_minute
+        self._taken_at_s: deque[float] = deque()
+
+    def room(self, now_s: float) -> int:
+        """Tell how many may be taken now."""
+        while self._taken_at_s and now_s - self._taken_at_s[0] >= _MINUTE_S:
+            self._taken_at_s.popleft()
+        return self._a_minute - len(self._taken_at_s)
+
+    def take(self, now_s: float) -> None:
+        """Take one; whoever takes has asked for room."""
+        self._taken_at_s.append(now_s)
 
 
 def rest_s(

@@ -208,7 +208,11 @@ class WatchEntry(Struct, frozen=True, kw_only=True):
 
 
 class FollowStatus(Struct, frozen=True, kw_only=True):
-    """Where the loop stands, for health, metrics and people. `held` says why it does not go on."""
+    """Where the loop stands, for health, metrics and people. `held` says why it does not go on.
+
+    `look_ups_open` counts what `request` was given and is not answered: whoever asks gives no more
+    than the loop works off, for it takes only so many.
+    """
 
     head_height: int
     covered_height: int
@@ -216,6 +220,7 @@ class FollowStatus(Struct, frozen=True, kw_only=True):
     finalized_height: int
     watched: int
     back_scans_open: int
+    look_ups_open: int
     retracted_total: int
     failures_in_a_row: int
     held: str | None

@@ -18,7 +18,7 @@ from chains.clock import Clock
 from chains.errors import ChainError, NodeBehind, Retryable, Unsupported
 from chains.line import Taken
 from chains.marks import Marks
-from chains.pace import FollowSettings
+from chains.pace import Allowance, FollowSettings
 from chains.port import ChainSource, Step, WatchEntry
 from chains.spans import Spans
 from chains.watched import RecentBlocks, Watched
@@ -70,6 +70,7 @@ class SideWork:
         self._covered: deque[deque[tuple[int, AddressCovered]]] = deque()
         self._again: deque[ReadAgainScan] = deque()
         self._look_ups: deque[LookUp] = deque()
+        self._allowance = Allowance(settings.look_ups_a_minute)
 
     # --- what is asked -------------------------------------------------------------------------
 
@@ -122,6 +123,11 @@ class SideWork:
         scanned = sum(len(scan.entries) for scan in self._scans)
         return scanned + sum(len(some) for some in self._covered)
 
+    @property
+    def open_look_ups(self) -> int:
+        """Count the look-ups that are not answered."""
+        return len(self._look_ups)
+
     def watchlist_upto(self) -> int:
         """Give the lowest watchlist offset whose back-scan is not announced."""
         open_offsets = [scan.lowest_offset for scan in self._scans]
@@ -133,7 +139,7 @@ class SideWork:
 
     def is_due(self) -> bool:
         """Tell whether `next_piece` has something to do now."""
-        if self._due(self._look_ups):
+        if self._look_ups_now():
             return True
         if self._marks.line.said is None:
             return False
@@ -143,9 +149,9 @@ class SideWork:
 
     async def next_piece(self) -> Step | None:
         """Do one piece of one work. None when nothing is due, or the piece found nothing to say."""
-        look_ups = self._due(self._look_ups)
+        look_ups = self._look_ups_now()
         if look_ups:
-            step = await self._look_up(look_ups[: self._settings.look_ups_a_step])
+            step = await self._look_up(look_ups)
             if step is not None:
                 return step
         if self._marks.line.said is None:
@@ -158,9 +164,21 @@ class SideWork:
             return await self._read_again(again)
         return None
 
+    def _look_ups_now(self) -> list[LookUp]:
+        """Give the look-ups of one piece, within what a minute allows; the others come later.
+
+        Those that failed least come first: transactions that no node can tell of, named by whoever
+        likes, do not stand before those of other customers.
+        """
+        most = min(self._settings.look_ups_a_step, self._allowance.room(self._clock.monotonic_s()))
+        if most <= 0 or not self._look_ups:
+            return []
+        return sorted(self._due(self._look_ups), key=lambda one: one.failures)[:most]
+
     async def _look_up(self, due: Sequence[LookUp]) -> Step | None:
         facts: list[TransactionLookedUp] = []
         for one in due:
+            self._allowance.take(self._clock.monotonic_s())
             try:
                 answer = await self._source.look_up(one.request.tx, self._watched)
             except (Retryable, Unsupported) as error:

@@ -172,6 +172,7 @@ def watcher_of(parts: Parts, chain: ChainName) -> tuple[Watcher, ChainSource]:
         resend_s=paces.watermark_again_every.total_seconds(),
         identify_s=paces.identify_every.total_seconds(),
         back_scan_s_max=paces.back_scan_max.total_seconds(),
+        look_ups_a_minute=paces.look_ups_per_minute,
     )
 
     def follow(checkpoint: Checkpoint | None, log_id: str) -> FollowLoop:

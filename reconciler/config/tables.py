@@ -101,6 +101,7 @@ class Watch(Table, frozen=True):
     watermark_again_every: Span = parse_span("30s")
     back_scan_max: Span = parse_span("24h")
     requests_again: Span = parse_span("1h")
+    look_ups_per_minute: Annotated[int, Meta(ge=1, le=6_000)] = 60
 
 
 class Intake(Table, frozen=True):
@@ -113,7 +114,6 @@ class Intake(Table, frozen=True):
     blind_after: Span = parse_span("3m")
     unknown_reference_patience: Span = parse_span("10m")
     uncovered_patience: Span = parse_span("2m")
-    look_ups_per_minute: Annotated[int, Meta(ge=1, le=6_000)] = 60
     lines_bytes_max: Annotated[int, Meta(ge=2, le=262_144)] = 16_384
 
 

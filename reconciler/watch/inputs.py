@@ -15,7 +15,7 @@ from chains.registry import raw_of_key
 from reconciler.observability import metrics
 from reconciler.observability.logs import logger
 from reconciler.observability.metrics import Meters
-from reconciler.stream.promise import Batch, Lane, Record, Stream
+from reconciler.stream.promise import Lane, Record, Stream
 from reconciler.stream.topics import requests_topic, watchlist_topic
 from schemas.caip import ChainName, family_of
 from schemas.codec import REQUEST_KINDS, UnknownKind, UnreadableMessage, decode, decode_as
@@ -84,12 +84,12 @@ class Watchlist:
 
 
 class Requests:
-    """Hands requests to the loop.
+    """Hands what a person or the audit asks to the loop: to read again, to release. At once.
 
     What a run was asked and did not answer is asked again: everything since `again_since`, which
-    lies before the last watermark. Look-ups that the log shows as answered are left out. A release
-    of a reorganisation is a person's word about what they saw *then*: one from before this run
-    could let another reorganisation pass, so it has to be given again.
+    lies before the last watermark. A release of a reorganisation is a person's word about what they
+    saw *then*: one from before this run could let another reorganisation pass, so it has to be given
+    again. Look-ups of the same topic are taken at a pace of their own (`reconciler.watch.look_ups`).
     """
 
     def __init__(
@@ -100,7 +100,6 @@ class Requests:
         *,
         again_since: datetime | None,
         started_at: datetime,
-        answered: frozenset[str],
     ) -> None:
         self._stream = stream
         self._chain = chain
@@ -108,7 +107,6 @@ class Requests:
         self._lane = Lane(requests_topic(chain), 0)
         self._again_since = again_since
         self._started_at = started_at
-        self._answered = answered
         self._offset = 0
 
     async def take(self, loop: FollowLoop, *, wait_s: float) -> None:
@@ -116,38 +114,46 @@ class Requests:
         batch = await self._stream.read(
             self._lane, from_offset=self._offset, records_max=BATCH_RECORDS, wait_s=wait_s
         )
-        for request in self._wanted(batch):
-            self._meters.add(metrics.WATCH_REQUESTS, chain=self._chain, kind=type(request).__name__)
-            loop.request(request)
-        self._offset = batch.next_offset
-
-    def _wanted(self, batch: Batch) -> list[ChainRequest]:
-        wanted: list[ChainRequest] = []
         for record in batch.records:
             request = self._request(record)
             if request is not None and not self._is_over(request, record.time):
-                wanted.append(request)
-        return wanted
+                hand_over(request, loop, self._meters)
+        self._offset = batch.next_offset
 
     def _is_over(self, request: ChainRequest, time: datetime) -> bool:
         if isinstance(request, ReleaseReorganisation):
             return time < self._started_at
-        if self._again_since is not None and time < self._again_since:
-            return True
-        return isinstance(request, LookUpTransaction) and request.request in self._answered
+        return self._again_since is not None and time < self._again_since
 
     def _request(self, record: Record) -> ChainRequest | None:
+        """Read a request; one that cannot be read is passed over with an alarm."""
         if record.value is None:
             return None
         try:
-            envelope = from_headers(record.headers, default_time=record.time)
-            message: Message = decode(envelope.type, record.value, REQUEST_KINDS)
-        except (EnvelopeError, UnknownKind, UnreadableMessage) as error:
+            request = read_request(record, self._chain)
+        except UNREADABLE as error:
             _unreadable(self._meters, self._chain, record, error)
             return None
-        if not isinstance(message, LookUpTransaction | ReadAgain | ReleaseReorganisation):
-            return None
-        return message if message.chain == self._chain else None
+        return request if isinstance(request, ReadAgain | ReleaseReorganisation) else None
+
+
+#: What reading a record may raise.
+UNREADABLE: Final = (EnvelopeError, UnknownKind, UnreadableMessage)
+
+
+def read_request(record: Record, chain: ChainName) -> ChainRequest | None:
+    """Read a request to this chain's watcher; None for another's. **Raises**: one of `UNREADABLE`."""
+    envelope = from_headers(record.headers, default_time=record.time)
+    message: Message = decode(envelope.type, record.value or b"", REQUEST_KINDS)
+    if not isinstance(message, LookUpTransaction | ReadAgain | ReleaseReorganisation):
+        return None
+    return message if message.chain == chain else None
+
+
+def hand_over(request: ChainRequest, loop: FollowLoop, meters: Meters) -> None:
+    """Give a request to the loop, counted."""
+    meters.add(metrics.WATCH_REQUESTS, chain=request.chain, kind=type(request).__name__)
+    loop.request(request)
 
 
 def again_since(read_at: datetime | None, span: timedelta) -> datetime | None:

@@ -36,6 +36,7 @@ from reconciler.stream.promise import (
 )
 from reconciler.watch.checkpoint import read_tail
 from reconciler.watch.inputs import POLL_S, Requests, Watchlist, again_since, for_ever
+from reconciler.watch.look_ups import LookUps
 from reconciler.watch.publishing import messages_of
 from schemas.caip import ChainName
 from schemas.codec import kind_name
@@ -154,13 +155,17 @@ class Watcher:
         loop = self._follow(tail.checkpoint, last.log_id if last else self._make_log_id())
         watchlist = Watchlist(self._stream, terms.chain, self._meters)
         await watchlist.load(loop)
+        since = again_since(last.read_at if last else None, terms.requests_again)
         requests = Requests(
+            self._stream, terms.chain, self._meters, again_since=since, started_at=started_at
+        )
+        look_ups = LookUps(
             self._stream,
             terms.chain,
             self._meters,
-            again_since=again_since(last.read_at if last else None, terms.requests_again),
-            started_at=started_at,
+            again_since=since,
             answered=tail.answered,
+            clock=self._clock,
         )
         self._loop = loop
         log.info(
@@ -172,6 +177,7 @@ class Watcher:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(for_ever(lambda: self._tell(watchlist.take, loop)))
             tasks.create_task(for_ever(lambda: self._tell(requests.take, loop)))
+            tasks.create_task(for_ever(lambda: self._tell(look_ups.take, loop)))
             tasks.create_task(for_ever(self._observe))
             tasks.create_task(for_ever(lambda: self._publish_next(loop, writer)))
 

@@ -16,7 +16,7 @@ from schemas.facts import (
     TransferSeen,
     Watermark,
 )
-from schemas.requests import ChainRequest
+from schemas.requests import ChainRequest, LookUpTransaction
 from schemas.values import BlockRef, ParentRef, transfer_id
 
 CHAIN = "eip155:313371"
@@ -94,6 +94,7 @@ class ScriptedLoop:
         self.taken: list[Step] = []
         self.entries_at_first_step: int | None = None
         self.held: str | None = None
+        self.look_ups_answered = 0
         self._steps: asyncio.Queue[Step | Exception] = asyncio.Queue()
 
     def give(self, *facts: ChainFact) -> None:
@@ -118,6 +119,11 @@ class ScriptedLoop:
     def request(self, request: ChainRequest) -> None:
         self.requests.append(request)
 
+    @property
+    def look_ups(self) -> list[str]:
+        """Name the look-ups that it was asked for, in their order."""
+        return [one.request for one in self.requests if isinstance(one, LookUpTransaction)]
+
     def status(self) -> FollowStatus:
         last = self.taken[-1].watermark if self.taken else None
         return FollowStatus(
@@ -127,6 +133,7 @@ class ScriptedLoop:
             finalized_height=last.finalized_height if last else 0,
             watched=len(self.entries),
             back_scans_open=0,
+            look_ups_open=len(self.look_ups) - self.look_ups_answered,
             retracted_total=0,
             failures_in_a_row=0,
             held=self.held,

@@ -122,6 +122,7 @@ class ScriptedSource:
         self.on_wait: Callable[[], None] = lambda: None
         self.on_read: Callable[[int], None] = lambda _: None
         self.transactions: dict[str, LookedUpState] = {}
+        self.unanswered: set[str] = set()
         self._forks = 0
         self._start = start
         self.mine()
@@ -231,6 +232,9 @@ class ScriptedSource:
 
     async def look_up(self, tx: str, watched: WatchedAddresses) -> TransactionLookedUp:
         self._fail()
+        if tx in self.unanswered:
+            message = f"the receipt of {tx} is not there"
+            raise NodeBehind(message)
         state = self.transactions.get(tx, LookedUpState.UNKNOWN)
         return TransactionLookedUp(request="", chain=CHAIN, tx=tx, state=state)
 

@@ -17,6 +17,7 @@ from chains.errors import (
     WrongChain,
 )
 from chains.observe import SourceStarted
+from chains.pace import FollowSettings
 from schemas.facts import (
     AddressCovered,
     BlockRetracted,
@@ -566,6 +567,53 @@ async def test_a_look_up_that_fails_is_asked_again_and_holds_up_no_block():
     story.source.mine(Pay("a", US))
     await story.until(TransactionLookedUp)
     assert len(story.of(TransactionLookedUp)) == 1
+
+
+async def test_look_ups_beyond_those_of_a_minute_come_later_and_none_is_lost():
+    story = Story(settings=FollowSettings(look_ups_a_minute=4))
+    loop = story.begin()
+    await story.covers(0)
+    for number in range(11):
+        loop.request(LookUpTransaction(request=f"{number:02}", chain=CHAIN, tx=tx_id("x")))
+    answered: list[tuple[float, str]] = []
+    while len(answered) < 11:
+        found = await story.until(TransactionLookedUp)
+        answered += [(story.clock.monotonic_s(), fact.request) for fact in found]
+    assert [name for _, name in answered] == [f"{number:02}" for number in range(11)]
+    for (early, _), (late, _) in zip(answered, answered[4:], strict=False):
+        assert late - early >= 60
+    assert answered[-1][0] - answered[0][0] < 130
+    assert loop.status().look_ups_open == 0
+
+
+async def test_look_ups_that_wait_for_their_minute_hold_up_no_block():
+    story = Story(settings=FollowSettings(look_ups_a_minute=1))
+    loop = story.begin()
+    await story.covers(0)
+    for number in range(3):
+        loop.request(LookUpTransaction(request=f"{number}", chain=CHAIN, tx=tx_id("x")))
+    await story.until(TransactionLookedUp)
+    story.source.mine(blocks=3)
+    began_s = story.clock.monotonic_s()
+    await story.covers(3)
+    assert story.clock.monotonic_s() - began_s < 10
+    assert loop.status().look_ups_open == 2
+
+
+async def test_a_look_up_that_no_node_answers_uses_up_no_fresh_ones_turn():
+    story = Story(settings=FollowSettings(look_ups_a_minute=2))
+    loop = story.begin()
+    await story.covers(0)
+    story.source.unanswered.add(tx_id("pruned"))
+    for number in range(5):
+        loop.request(LookUpTransaction(request=f"p{number}", chain=CHAIN, tx=tx_id("pruned")))
+    while story.clock.monotonic_s() < 600:
+        await story.step()
+    loop.request(LookUpTransaction(request="fresh", chain=CHAIN, tx=tx_id("x")))
+    began_s = story.clock.monotonic_s()
+    (found,) = await story.until(TransactionLookedUp)
+    assert found.request == "fresh"
+    assert story.clock.monotonic_s() - began_s <= 61
 
 
 async def test_reading_again_publishes_the_span_with_its_watermarks_and_then_the_present_one():

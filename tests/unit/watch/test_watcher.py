@@ -291,7 +291,9 @@ async def test_requests_reach_the_loop_and_those_of_another_chain_do_not(world):
         ]
         await ask(world, look_up("zero", chain="eip155:1"), *wanted)
         await world.until(lambda: len(loop.requests) == 3)
-        assert loop.requests == wanted
+        assert sorted(loop.requests, key=lambda r: r.request) == sorted(
+            wanted, key=lambda r: r.request
+        )
 
 
 async def test_a_restart_asks_again_what_was_not_answered(world):
@@ -312,6 +314,42 @@ async def test_a_restart_asks_again_what_was_not_answered(world):
     async with world.running() as loop:
         await world.until(lambda: loop.requests)
         assert [request.request for request in loop.requests] == ["open"]
+
+
+async def answer(world, loop, name, *, mark):
+    """The loop answers a look-up; then it covers a block, read two hours after noon."""
+    before = world.published()
+    state = LookedUpState.UNKNOWN
+    loop.give(TransactionLookedUp(request=name, chain=CHAIN, tx="0x1", state=state))
+    loop.give(type(mark)(**{**as_dict(mark), "read_at": NOON + 2 * HOUR}))
+    await world.until(lambda: world.published() == before + 2)
+
+
+async def test_a_restart_goes_on_with_a_queue_that_is_longer_than_the_span_of_asking_again(world):
+    await ask(world, *(look_up(f"{number}") for number in range(5)))
+    async with world.running() as loop:
+        await world.until(lambda: len(loop.requests) == 5)
+        await answer(world, loop, "2", mark=watermark(5))
+    async with world.running() as loop:
+        await world.until(lambda: len(loop.requests) == 2)
+        assert [request.request for request in loop.requests] == ["3", "4"]
+
+
+async def test_what_the_loop_has_no_room_for_waits_in_the_log(world, monkeypatch):
+    monkeypatch.setattr("reconciler.watch.look_ups.OPEN_MAX", 3)
+    release = ReleaseReorganisation(request="now", chain=CHAIN, actor="Ana", reason="seen")
+    async with world.running() as loop:
+        await ask(world, *(look_up(f"{number}") for number in range(7)), release)
+        await world.until(lambda: len(loop.look_ups) == 3 and release in loop.requests)
+        for _ in range(20):
+            world.clock.advance(timedelta(seconds=1))
+            await asyncio.sleep(0)
+        assert loop.look_ups == ["0", "1", "2"]
+        loop.look_ups_answered = 1
+        await world.until(lambda: len(loop.look_ups) == 4)
+        loop.look_ups_answered = 4
+        await world.until(lambda: len(loop.look_ups) == 7)
+        assert loop.look_ups == list("0123456")
 
 
 def as_dict(struct):
