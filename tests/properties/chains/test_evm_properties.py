@@ -51,6 +51,7 @@ def test_the_root_is_that_of_a_trie_filled_one_by_one(values):
     assert roots.ordered_root(values) == trie.root_hash
 
 
+@settings(deadline=None)
 @given(
     st.recursive(st.binary(max_size=70), lambda inner: st.lists(inner, max_size=6), max_leaves=40)
 )
@@ -63,11 +64,13 @@ def test_rlp_is_that_of_the_library(item):
     assert encode(item) == rlp.encode(item)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**256))
 def test_numbers_are_encoded_as_the_library_does(number):
     assert roots.encode_integer(number) == rlp.encode(number)
 
 
+@settings(deadline=None)
 @given(st.lists(token_leg, max_size=8), st.lists(coin_leg, max_size=5), st.booleans())
 def test_every_address_of_ours_gains_what_its_balance_says(tokens, coins, succeeded):
     """The naive model moves balances; what ours gained in sum must be credited, never more."""
@@ -103,6 +106,7 @@ def test_every_address_of_ours_gains_what_its_balance_says(tokens, coins, succee
     assert len({seen.transfer for seen in found}) == len(found)
 
 
+@settings(deadline=None)
 @given(st.lists(token_leg, max_size=8))
 def test_for_everybody_the_amounts_add_up_to_what_moved(tokens):
     logs = [log(sender, to, units, address=contract) for contract, sender, to, units in tokens]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chains.errors import AnswerRefused
@@ -40,6 +40,7 @@ def lines(shared: int, ours: int, theirs: int) -> tuple[list[Header], list[Heade
     return grow("a", ours), grow("b", theirs)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 12), st.integers(0, 8), st.integers(0, 8), st.data())
 def test_lines_part_at_the_highest_block_that_both_have_and_we_know(shared, ours, theirs, data):
     own, other = lines(shared, ours, theirs)
@@ -59,6 +60,7 @@ def test_a_line_with_a_gap_is_refused():
         where_they_part({0: own[0].hash}, [other[6], other[4]])
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=10), st.data())
 def test_retractions_lower_coverage_step_by_step_to_the_point(spans, data):
     marks, height = [], 0
