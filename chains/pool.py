@@ -74,7 +74,14 @@ class RpcPool:
         raise last or self._all_rest(among)
 
     async def ask_one(self, node: RpcNode, ask: Callable[[RpcNode], Awaitable[T]]) -> T:
-        """Ask this node, after its chain id where that is not known freshly; keep how it went."""
+        """Ask this node, after its chain id where that is not known freshly; keep how it went.
+
+        **Raises**: `NodeBusy` without asking, while the node has the time that it asked for.
+        """
+        wait_s = node.busy_until - self._clock.monotonic_s()
+        if wait_s > 0:
+            message = f"{node.name} asked us to slow down"
+            raise NodeBusy(message, retry_after_s=wait_s)
         try:
             if self.is_stale(node):
                 await self.identify(node)

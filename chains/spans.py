@@ -6,17 +6,14 @@ forward, for scanning back and for reading again.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 
-from chains.errors import AnswerRefused, ChainError
+from chains.at_once import first_good
+from chains.errors import AnswerRefused
 from chains.line import Taken
 from chains.port import BlockRead, ChainSource, Header, WatchedAddresses
 from schemas.facts import TransferSeen
-
-T = TypeVar("T")
 
 
 class Spans:
@@ -29,7 +26,7 @@ class Spans:
     async def headers(self, first_height: int, upto: int) -> list[Header]:
         """Give headers that follow each other; fewer when the chain moves meanwhile. One at least."""
         asked = range(first_height, min(upto, first_height + self._at_once - 1) + 1)
-        found = await _prefix([self._header(height) for height in asked])
+        found = await first_good([self._header(height) for height in asked])
         linked = found[:1]
         for header in found[1:]:
             if header.parent_hash != linked[-1].hash:
@@ -39,7 +36,7 @@ class Spans:
 
     async def singly(self, headers: Sequence[Header], watched: WatchedAddresses) -> list[Taken]:
         """Read blocks one by one, several at once; give the first ones up to one that failed."""
-        reads = await _prefix([self._read(header, watched) for header in headers])
+        reads = await first_good([self._read(header, watched) for header in headers])
         return [_taken(read) for read in reads]
 
     async def ranged(self, first: Header, last: Header, watched: WatchedAddresses) -> list[Taken]:
@@ -100,27 +97,3 @@ def _taken(read: BlockRead) -> Taken:
         recipients=read.recipients,
         spent=read.spent,
     )
-
-
-async def _prefix(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Make all calls at once; give results up to the first failure, which is raised if it is first."""
-    if len(calls) == 1:
-        return [await calls[0]()]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_caught(call)) for call in calls]
-    found: list[T] = []
-    for task in tasks:
-        result = task.result()
-        if isinstance(result, ChainError):
-            if not found:
-                raise result
-            break
-        found.append(result)
-    return found
-
-
-async def _caught(call: Callable[[], Awaitable[T]]) -> T | ChainError:
-    try:
-        return await call()
-    except ChainError as error:
-        return error

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from chains.at_once import at_once
 from chains.clock import Clock
 from chains.errors import AnswerRefused, NodeBehind
 from chains.evm import checks, parse, words
@@ -30,6 +32,8 @@ Trees = dict[str, CallFrame]
 #: Gives the call trees of a block from a node that traces, or None where none does.
 TreeSource = Callable[[Header, FullBlock], Awaitable[Trees | None]]
 
+#: Traces of a full block are some tens of MB, so a span's are not asked for all together.
+_TRACES_AT_ONCE: Final = 4
 #: Row counts at which providers cut an answer off without a word.
 _ROUND_COUNTS: Final = frozenset({100, 1_000, 10_000})
 #: Below this, two answers of equal size are chance and not a provider's limit.
@@ -85,9 +89,14 @@ class BlockReader:
             raise AnswerRefused(message)
         transfers: list[TransferSeen] = []
         ignored: Counter[str] = Counter()
-        for header, answer in zip(headers, answers, strict=True):
-            block = self._proven(answer, header)
-            moves = await self._moves(header, block)
+        blocks = [
+            self._proven(answer, header) for header, answer in zip(headers, answers, strict=True)
+        ]
+        all_moves = await at_once(
+            [partial(self._moves, *pair) for pair in zip(headers, blocks, strict=True)],
+            most=_TRACES_AT_ONCE,
+        )
+        for header, block, moves in zip(headers, blocks, all_moves, strict=True):
             read = await self._by_logs(client, header, block, by_block[header.hash], moves, watched)
             transfers += read.transfers
             ignored.update(read.ignored)

@@ -11,6 +11,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Final
 
@@ -131,7 +132,8 @@ class EvmSource:
         await self._pool.read(self._pool.identify)
         for client in self._clients.values():
             if client.abilities.traces_unsure and client.abilities.traces is None:
-                await client.learn_traces()
+                with suppress(Retryable, Unsupported):
+                    await client.learn_traces()
 
     def blind_spots(self) -> Sequence[str]:
         """Name what these nodes cannot show."""
