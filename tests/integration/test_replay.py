@@ -188,7 +188,11 @@ def test_refused_commands_are_told_with_their_line_and_nothing_stops(replayed):
     unknown = PlaceOrder(idempotency_key="k9", reference="o-9", route="nowhere", amount="1")
     junk = line("orders", "o-8", ClaimPaid(idempotency_key="k8", reference="o-8"), 4)
     lines = story()
-    lines[4:4] = [line("orders", "o-9", unknown, 4), junk.replace("ClaimPaid", "ClaimGuessed"), junk]
+    lines[4:4] = [
+        line("orders", "o-9", unknown, 4),
+        junk.replace("ClaimPaid", "ClaimGuessed"),
+        junk,
+    ]
     code, out, err = replayed(lines)
     assert code == 0
     assert lines_only(out) == lines_only(replayed(story())[1])
