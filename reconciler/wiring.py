@@ -27,6 +27,7 @@ from chains.rpc import NodeLimits
 from reconciler.config import Settings
 from reconciler.config.tables import Stream as StreamTable
 from reconciler.intake.intake import Intake, IntakeTerms
+from reconciler.intake.sealer import SealingTerms
 from reconciler.kernel.clock import Clock
 from reconciler.kernel.refusals import Refusal
 from reconciler.observability.health import Health
@@ -38,6 +39,7 @@ from reconciler.services.start_check import missing_settings
 from reconciler.storage.asking import DatabaseUnreachable
 from reconciler.storage.engine import make_engine
 from reconciler.storage.schema_version import check_schema
+from reconciler.storage.seals import SealingKey
 from reconciler.storage.unit_of_work import Store
 from reconciler.stream import topics
 from reconciler.stream.promise import Stream, TopicsDiffer, TopicSpec
@@ -123,7 +125,8 @@ def context_of(settings: Settings) -> ServiceContext:
 
 def intake_of(parts: Parts) -> Intake:
     """Make the intake of a process."""
-    table = parts.settings.file.intake
+    table, journal = parts.settings.file.intake, parts.settings.file.journal
+    sealing = parts.settings.file.keys.sealing
     return Intake(
         IntakeTerms(
             clock_slack=table.clock_slack,
@@ -139,6 +142,11 @@ def intake_of(parts: Parts) -> Intake:
         clock=parts.clock,
         meters=parts.meters,
         health=parts.health,
+        sealing=SealingTerms(
+            every=journal.seal_every,
+            key=None if sealing is None else SealingKey(sealing.reveal()),
+            file=parts.settings.seals,
+        ),
     )
 
 

@@ -2,32 +2,95 @@
 
 from __future__ import annotations
 
-from cyclopts import App
+from pathlib import Path
+from typing import Annotated
 
-from reconciler.audit.journal import verify_journal
-from reconciler.commands.common import DEFAULT_CONFIG, DONE, NOT_WELL, ConfigFile, put, say
+from cyclopts import App, Parameter
+
+from reconciler.audit.events import verify_events
+from reconciler.audit.journal import Verified, verify_journal
+from reconciler.audit.published import verify_published
+from reconciler.commands.common import (
+    DEFAULT_CONFIG,
+    DONE,
+    NOT_WELL,
+    BadArgument,
+    ConfigFile,
+    put,
+    say,
+)
 from reconciler.commands.progress import progress
-from reconciler.config import load_settings
+from reconciler.config import Settings, load_settings
 from reconciler.storage.pages import count_rows, snapshot
+from reconciler.storage.seals import KEY_BYTES, SealingKey
 from reconciler.wiring import open_engine
 
 app = App(name="audit", help="Look a second time at what was decided.")
 
 
 @app.command
-async def verify(*, config: ConfigFile = DEFAULT_CONFIG) -> int:
-    """Hash every entry of the journal again and follow every chain to its head.
+async def verify(
+    *,
+    public_key: Annotated[
+        str | None,
+        Parameter(
+            help="The key by which seals must be signed, in hexadecimal; without it, that of keys.sealing."
+        ),
+    ] = None,
+    seals: Annotated[
+        Path | None, Parameter(help="The published seals; without it, the file of journal.seals.")
+    ] = None,
+    config: ConfigFile = DEFAULT_CONFIG,
+) -> int:
+    """Hash every entry of the journal again, follow every chain and seal, compare every event.
 
-    Names each entry that was changed, removed, inserted or reordered, and exits with 1 for any.
+    Names each entry that was changed, removed, added or put elsewhere, the first one first, and exits
+    with 1 for any. Says how many entries are younger than the last seal: those are chained only, and
+    whoever rewrites the database could have taken the last of them away.
     """
     settings = load_settings(config)
+    key = _public_key(settings, public_key)
     async with open_engine(settings) as engine, snapshot(engine) as work:
-        with progress("entries", await count_rows(work, "journal")) as advance:
-            found = await verify_journal(work, advance)
+        total = await count_rows(work, "journal")
+        with progress("entries", 2 * total) as advance:
+            found = await verify_journal(work, advance, public_hex=key)
+            events = await verify_events(work, advance, found)
+        file = seals or settings.seals
+        published = None if file is None else await verify_published(work, file, found)
     for fault in found.faults:
         put(fault)
     unsaid = found.faults_total - len(found.faults)
     if unsaid:
         put(f"and {unsaid} more")
-    say(f"{found.entries} entries in {found.chains} chains, {found.faults_total} faults")
+    _say_what_was_seen(found, events=events, published=published, key=key)
     return NOT_WELL if found.faults_total else DONE
+
+
+def _public_key(settings: Settings, text: str | None) -> str | None:
+    if text is not None:
+        try:
+            size = len(bytes.fromhex(text))
+        except ValueError:
+            size = 0
+        if size != KEY_BYTES:
+            raise BadArgument(f"--public-key: expected {2 * KEY_BYTES} hexadecimal digits")
+        return text
+    seed = settings.file.keys.sealing
+    return None if seed is None else SealingKey(seed.reveal()).public_hex
+
+
+def _say_what_was_seen(
+    found: Verified, *, events: int, published: int | None, key: str | None
+) -> None:
+    say(f"{found.entries} entries in {found.chains} chains, {events} events")
+    signed = f"signed by {key}" if key else "their signatures were not verified, for want of a key"
+    outside = "not published" if published is None else f"{published} of them published"
+    say(f"{found.seals} seals, {outside}; {signed}")
+    if found.unsigned:
+        say(f"{found.unsigned} seals are unsigned: who writes the database could have made them")
+    if found.unsealed:
+        say(
+            f"{found.unsealed} entries are younger than the last seal: unsealed, chained only; that "
+            "none were taken away behind them, nobody can tell"
+        )
+    say(f"{found.faults_total} faults")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +31,8 @@ from schemas.caip import CaipError, ChainName, Family, family_of, parse_chain
 
 #: 32 hex digits are 128 bits, which nobody guesses.
 KEY_CHARACTERS_MIN: Final = 32
+#: An Ed25519 seed.
+_SEED: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 SQLITE: Final = "sqlite+aiosqlite"
 POSTGRESQL: Final = "postgresql+asyncpg"
@@ -37,11 +40,15 @@ _DATABASES: Final = (SQLITE, POSTGRESQL)
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Everything that the one who runs the service decides. `file` holds the tables as written."""
+    """Everything that the one who runs the service decides. `file` holds the tables as written.
+
+    `seals` is the file to which seals are appended, if any.
+    """
 
     file: SettingsFile
     catalogue: Catalogue
     made_routes: dict[str, Route]
+    seals: Path | None = None
 
     def routes(self) -> dict[str, Route]:
         """Give the routes by name."""
@@ -112,7 +119,13 @@ def make_settings(
     _refuse_keys(file, reader)
     _refuse_chains(file, catalogue, reader)
     routes = _routes(file, catalogue, reader, read_address)
-    return Settings(file=file, catalogue=catalogue, made_routes=routes)
+    seals = file.journal.seals
+    return Settings(
+        file=file,
+        catalogue=catalogue,
+        made_routes=routes,
+        seals=None if seals is None else beside / seals,
+    )
 
 
 def _kept(spec: TopicSpec, kept: timedelta | None) -> TopicSpec:
@@ -149,6 +162,9 @@ def _refuse_stream(file: SettingsFile, reader: Reader) -> None:
 def _refuse_keys(file: SettingsFile, reader: Reader) -> None:
     if len(file.keys.hashing.reveal()) < KEY_CHARACTERS_MIN:
         raise reader.refusal("keys.hashing", f"expected at least {KEY_CHARACTERS_MIN} characters")
+    sealing = file.keys.sealing
+    if sealing is not None and not _SEED.fullmatch(sealing.reveal()):
+        raise reader.refusal("keys.sealing", "expected 64 hexadecimal digits")
 
 
 def _refuse_chains(file: SettingsFile, catalogue: Catalogue, reader: Reader) -> None:

@@ -36,6 +36,14 @@ class Keys(Table, frozen=True):
     """What only this service knows."""
 
     hashing: Secret
+    sealing: Secret | None = None
+
+
+class Journal(Table, frozen=True):
+    """How the journal is closed against changes."""
+
+    seal_every: Span = parse_span("60s")
+    seals: str | None = None
 
 
 class Kept(Table, frozen=True):
@@ -206,6 +214,7 @@ class SettingsFile(Table, frozen=True):
     keys: Keys
     chains: Annotated[dict[str, Chain], Meta(min_length=1, max_length=64)]
     routes: Annotated[list[RouteTable], Meta(min_length=1, max_length=1_000)]
+    journal: Journal = Journal()
     stream: Stream = Stream()
     server: Server = Server()
     health: Health = Health()

@@ -85,3 +85,21 @@ async def count_rows(work: Work, name: str, narrowed: Narrowed | None = None) ->
         select(func.count()).select_from(table).where(*conditions)
     )
     return int(found.scalar_one())
+
+
+async def outbox_by_event(
+    work: Work, kind: type[R], topic: str, event_ids: Sequence[str]
+) -> Sequence[R]:
+    """Read the messages of the outbox with these event ids."""
+    table = tables.outbox
+    found: list[R] = []
+    for start in range(0, len(event_ids), PAGE_ROWS):
+        wanted = event_ids[start : start + PAGE_ROWS]
+        found += await fetch(
+            work,
+            kind,
+            select(*columns_of(table, kind)).where(
+                table.c.topic == topic, table.c.event_id.in_(wanted)
+            ),
+        )
+    return found

@@ -8,7 +8,7 @@ idempotency key), since a connection may also be lost while it commits. Any othe
 and comes out.
 
 Locks, always in this order: lanes, position, idempotency keys, purchases, addresses by (family, key),
-stream heads. What is decided on is read after the lock. PostgreSQL runs READ COMMITTED; a lane is an
+the journal's, stream heads. What is decided on is read after the lock. PostgreSQL runs READ COMMITTED; a lane is an
 advisory lock, exclusive for the one that applies the lane's facts and shared for everyone whose
 judgement depends on the lane's coverage, so that "which watermark did this order see" has one answer.
 SQLite has no row locks: BEGIN IMMEDIATE makes every unit of work the only one.
@@ -52,6 +52,7 @@ class Work:
         self.after_commit: list[Callable[[], None]] = []
         self._lanes_held: set[str] = set()
         self._names_held: set[str] = set()
+        self._journal_held = False
 
     @property
     def is_postgresql(self) -> bool:
@@ -94,6 +95,19 @@ class Work:
                 ),
                 {"keys": keys},
             )
+
+    async def lock_journal(self, *, exclusive: bool) -> None:
+        """Keep seals away until the commit, or, exclusively, everybody who has written entries.
+
+        Taken before the first entry is written, so that an entry's id is drawn behind it.
+        """
+        if not self.is_postgresql or self._journal_held:
+            return
+        self._journal_held = True
+        function = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
+        await self.connection.execute(
+            text(f"SELECT {function}(:key)"), {"key": _lock_key("journal")}
+        )
 
     async def next_seqs(self, count: int) -> Sequence[int]:
         """Draw rising numbers that order what is applied. Draw after the locks, never before.

@@ -224,6 +224,11 @@ IMPOSSIBLE = [
     ("other database", changed("sqlite+aiosqlite", "mysql"), ["database.url", "sqlite+aiosqlite"]),
     ("memory", changed("/reconciler.db", "/:memory:"), ["database.url", "forgets"]),
     ("short key", changed("0123456789abcdef0123", "0123"), ["keys.hashing", "at least 32"]),
+    (
+        "short seed",
+        changed("[catalogue]", "sealing = 'abcd'\n[catalogue]"),
+        ["keys.sealing", "64 hexadecimal digits"],
+    ),
     ("no TOML", SETTINGS + "quote = \n", ["not TOML"]),
     ("unknown stream", SETTINGS + "[stream]\nkind = 'kafak'\n", ["stream.kind", "kafak"]),
     (

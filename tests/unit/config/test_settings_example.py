@@ -15,6 +15,7 @@ ENVIRONMENT = {
     "DATABASE_PASSWORD": "hunter2",
     "NODE_A_KEY": "hunter2",
     "RECONCILER_HASHING_KEY": "hunter2" * 5,
+    "RECONCILER_SEALING_KEY": "5ea1" * 16,
 }
 
 #: `derived` is refused for now; the example shows only what works.
