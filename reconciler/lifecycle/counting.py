@@ -124,12 +124,9 @@ def sum_up(
             continue
         counts = not withdrawn and _counts_now(terms, claims, transfer, decisions, previous, end)
         if transfer.share < terms.policy.dust and not transfer.decided:
-            # Dust that does not count is no late money either: nobody is asked about grains.
-            dust += [transfer] if counts else []
-        elif counts:
-            counted.append(transfer)
+            dust += [transfer] if counts else []  # a grain is never late: anybody can send one
         else:
-            late.append(transfer)
+            (counted if counts else late).append(transfer)
     counted += _completing_dust(terms, counted, dust, moment)
     if late:
         attention.add(Attention.LATE)

@@ -292,6 +292,14 @@ ROWS: list[tuple[str, Terms, tuple[Step, ...], Phase, AmountState, set[Attention
         set(),
     ),
     (
+        "dust is never late",
+        terms(),
+        (Step(at=61), Step(at=71, transfers=(final(0.005, 70), final(0.005, 10, name="t2")))),
+        EXPIRED,
+        NONE,
+        set(),
+    ),
+    (
         "nothing but dust, and enough of it",
         terms(0.015),
         (Step(at=11, transfers=(final(0.009), final(0.006, name="t2"))),),
