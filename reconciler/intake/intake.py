@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from chains.registry import parse_address
+from reconciler.intake.gauges import MEASURE_EVERY_S, measure
 from reconciler.intake.lane import (
     BACK_OFF_S,
     BATCH_MAX,
@@ -23,6 +24,7 @@ from reconciler.kernel.clock import Clock
 from reconciler.observability import metrics
 from reconciler.observability.health import Health
 from reconciler.observability.metrics import Meters
+from reconciler.observability.stopping import leaves
 from reconciler.services.apply_commands import reject_parked
 from reconciler.services.blindness import BLIND_AFTER, watch_for_blindness
 from reconciler.services.context import ServiceContext
@@ -31,6 +33,7 @@ from reconciler.storage.engine import DatabaseError
 from reconciler.storage.unit_of_work import GaveUpError, Store
 from reconciler.stream.promise import Lane, LaneReader, Stream, StreamUnavailable
 from reconciler.stream.topics import ORDERS
+from schemas.codes import Rejection
 
 #: A sweeper looks at least so often; it is woken by every applied batch.
 SWEEP_EVERY_S: Final = 1.0
@@ -90,13 +93,30 @@ class Intake:
         self._running: dict[Lane, list[asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
-        """Join the group and work the lanes that it gives us."""
+        """Join the group and work the lanes that it gives us; count what stands open meanwhile."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._measure())
+            while True:
+                await self._one_life_or_wait()
+
+    async def _one_life_or_wait(self) -> None:
+        try:
+            await self._one_life()
+        except (StreamUnavailable, ConnectionError, ExceptionGroup) as error:
+            if not all(isinstance(e, StreamUnavailable | ConnectionError) for e in leaves(error)):
+                raise
+            log.warning("intake_waits", error=str(leaves(error)[0])[:300])
+            await self._tools.clock.sleep(BACK_OFF_S[-1])
+
+    async def _measure(self) -> None:
+        """Set the gauges of what stands open, also while the log cannot be reached."""
+        tools = self._tools
         while True:
             try:
-                await self._one_life()
-            except (StreamUnavailable, ConnectionError) as error:
-                log.warning("intake_waits", error=str(error)[:300])
-                await self._tools.clock.sleep(BACK_OFF_S[-1])
+                await measure(tools.store, tools.meters)
+            except (GaveUpError, DatabaseError, ConnectionError) as error:
+                log.warning("not_measured", error=str(error)[:300])
+            await tools.clock.sleep(MEASURE_EVERY_S)
 
     async def _one_life(self) -> None:
         tools = self._tools
@@ -171,9 +191,10 @@ class Intake:
         while True:
             await tools.clock.sleep(PARKED_EVERY_S)
             try:
-                await reject_parked(
+                count = await reject_parked(
                     tools.store, tools.context, before=tools.clock.now() - tools.context.parked_for
                 )
+                tools.meters.add(metrics.INTAKE_REJECTED, count, code=Rejection.UNKNOWN_ORDER)
             except (GaveUpError, DatabaseError, ConnectionError) as error:
                 log.warning("parked_wait", error=str(error)[:300])
 

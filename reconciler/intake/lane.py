@@ -7,7 +7,7 @@ position moved was not alone on the lane: seek again and go on. Nothing is ever 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -23,6 +23,7 @@ from reconciler.services.apply_commands import apply_commands, mark_inbox
 from reconciler.services.apply_facts import apply_facts
 from reconciler.services.context import ServiceContext
 from reconciler.services.incoming import LaneStoppedError
+from reconciler.services.ledger import Paired
 from reconciler.storage import positions
 from reconciler.storage.engine import DatabaseError
 from reconciler.storage.positions import PositionMovedError
@@ -160,7 +161,9 @@ class LaneWorker:
             tools.meters.add(
                 metrics.INTAKE_APPLIED, done.applied, topic=batch.lane.topic, kind="command"
             )
-            tools.meters.add(metrics.INTAKE_REJECTED, done.rejected, code="any")
+            for code, count in done.refusals.items():
+                tools.meters.add(metrics.INTAKE_REJECTED, count, code=code)
+            self._count_matched(done.matched)
         else:
             facts = await apply_facts(tools.store, tools.context, batch, held=self._held)
             for kind in ("facts", "watermarks", "unreadable"):
@@ -170,6 +173,7 @@ class LaneWorker:
                     topic=batch.lane.topic,
                     kind=kind,
                 )
+            self._count_matched(facts.matched)
             self._tell_coverage(batch.records)
         self._held = batch.next_offset
         self._applied.set()
@@ -183,6 +187,10 @@ class LaneWorker:
                 next_offset=batch.next_offset,
                 seconds=round(spent_s, 4),
             )
+
+    def _count_matched(self, matched: Mapping[Paired, int]) -> None:
+        for (chain, rule), count in matched.items():
+            self._tools.meters.add(metrics.TRANSFERS_MATCHED, count, chain=chain, rule=rule)
 
     def _tell_coverage(self, records: Sequence[Record]) -> None:
         if records:

@@ -136,16 +136,24 @@ JOURNAL_SEALS: Final = _counter("journal_seals_total", (), "Seals that were put 
 JOURNAL_SEALED_TIMESTAMP: Final = _gauge(
     "journal_sealed_timestamp_seconds", (), "When the journal was last sealed and published."
 )
-ORDERS: Final = _gauge("orders", ("phase",), "Orders, by phase.")
-EXCEPTIONS_OPEN: Final = _gauge("exceptions_open", ("kind",), "Open exceptions, by kind.")
+OPEN_ORDERS: Final = _gauge(
+    "orders_open", ("phase",), "Open orders, by phase; every intake says it, of 100,000 at most."
+)
+OPEN_EXCEPTIONS: Final = _gauge(
+    "exceptions_open",
+    ("kind",),
+    "Open exceptions, by kind; every intake says it, of 100,000 in all at most.",
+)
 TRANSFERS_MATCHED: Final = _counter(
     "transfers_matched_total", ("chain", "rule"), "Transfers paired with an order, by rule."
 )
 
-OUTBOX_PENDING: Final = _gauge("outbox_pending", (), "Messages that wait to leave.")
+OUTBOX_PENDING: Final = _gauge(
+    "outbox_pending", ("shard",), "Messages that wait to leave; 100,000 a shard at most."
+)
 OUTBOX_OLDEST_TIMESTAMP: Final = _gauge(
     "outbox_oldest_timestamp_seconds",
-    (),
+    ("shard",),
     "When the oldest waiting message was written; 0 for none.",
 )
 RELAY_PUBLISHED: Final = _counter("relay_published_total", ("topic",), "Messages that left.")

@@ -18,6 +18,7 @@ from reconciler.observability import metrics
 from reconciler.observability.health import Verdict
 from reconciler.observability.logs import logger
 from reconciler.observability.metrics import Meters
+from reconciler.observability.stopping import leaves
 from reconciler.storage import outbox
 from reconciler.storage.engine import DatabaseError
 from reconciler.storage.outbox import OutboxMessage, ShardLostError
@@ -40,6 +41,9 @@ BATCH_MAX: Final = 500
 #: The outbox is looked at so often when nobody in this process says that something was written.
 POLL_S: Final = 0.025
 BACK_OFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+MEASURE_EVERY_S: Final = 15.0
+#: More waiting messages are not counted.
+COUNT_MAX: Final = 100_000
 #: A batch is sent so often under one start of the writer.
 SENDS_MAX: Final = 5
 
@@ -86,7 +90,15 @@ class Relay:
         return Verdict(ok=True, why=f"{self.name} sends")
 
     async def run(self) -> None:
-        """Send what waits, for ever. **Raises**: `AnotherRelay`."""
+        """Send what waits, for ever, and say how much it is. **Raises**: `AnotherRelay`."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._measure())
+                await self._send_for_ever()
+        except ExceptionGroup as errors:
+            raise leaves(errors)[0] from None
+
+    async def _send_for_ever(self) -> None:
         while True:
             try:
                 await self._one_life()
@@ -101,6 +113,22 @@ class Relay:
                 ConnectionError,
             ) as error:
                 await self._back_off(error)
+
+    async def _measure(self) -> None:
+        """Set the gauges of what waits, also while the log cannot be reached."""
+        while True:
+            try:
+                found = await self._store.read(
+                    lambda work: outbox.backlog(work, self._shard, count_max=COUNT_MAX)
+                )
+            except (GaveUpError, DatabaseError, ConnectionError) as error:
+                log.warning("not_measured", relay=self.name, error=str(error)[:300])
+            else:
+                oldest_s = found.oldest.timestamp() if found.oldest else 0.0
+                shard = str(self._shard)
+                self._meters.set(metrics.OUTBOX_PENDING, found.pending, shard=shard)
+                self._meters.set(metrics.OUTBOX_OLDEST_TIMESTAMP, oldest_s, shard=shard)
+            await self._clock.sleep(MEASURE_EVERY_S)
 
     async def _one_life(self) -> None:
         writer = self._stream.writer(self.name)

@@ -7,11 +7,12 @@ the reason; it never blocks another. One for a reference that is not known yet w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from chains.addresses import AddressError
 from chains.catalog import CatalogueError
@@ -22,7 +23,7 @@ from reconciler.services.claim_payment import claim_payment
 from reconciler.services.context import ServiceContext
 from reconciler.services.decide import decide, load_for_decision
 from reconciler.services.incoming import Incoming, read_record
-from reconciler.services.ledger import AddressKey, Ledger
+from reconciler.services.ledger import AddressKey, Ledger, Paired
 from reconciler.services.place_order import place_order
 from reconciler.services.refused import RefusedError
 from reconciler.services.reject import reject
@@ -48,12 +49,18 @@ from schemas.values import Message
 
 
 class CommandsApplied(Struct, kw_only=True):
-    """What a batch did."""
+    """What a batch did. `refusals` counts by rejection code, `matched` by chain and rule."""
 
     applied: int = 0
     repeated: int = 0
-    rejected: int = 0
     parked: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
+    matched: Mapping[Paired, int] = field(default_factory=dict)
+
+    @property
+    def rejected(self) -> int:
+        """How many were refused."""
+        return self.refusals.total()
 
 
 async def apply_commands(
@@ -188,14 +195,18 @@ class _Run:
         for item in items:
             await self._apply_or_reject(item, await self.seqs.take())
         await ledger.flush()
+        self.done.matched = ledger.matched
         return self.done
 
     async def _apply_or_reject(self, item: Incoming, seq: int) -> None:
         try:
             await self._apply(item, seq)
         except RefusedError as error:
-            self.done.rejected += 1
-            reject(self.ledger, item, error)
+            self._refuse(item, error)
+
+    def _refuse(self, item: Incoming, error: RefusedError) -> None:
+        self.done.refusals[error.code.value] += 1
+        reject(self.ledger, item, error)
 
     async def _apply(self, item: Incoming, seq: int) -> None:
         message = item.message
@@ -273,8 +284,7 @@ class _Run:
         for row in await writes.take_parked(self.ledger.work, [reference]):
             item = _unpark(row)
             if row.recorded_at + self.ledger.context.parked_for < placed_at:
-                self.done.rejected += 1
-                reject(self.ledger, item, RefusedError(Rejection.UNKNOWN_ORDER))
+                self._refuse(item, RefusedError(Rejection.UNKNOWN_ORDER))
                 continue
             key = getattr(item.message, "idempotency_key", "")
             await self.ledger.work.lock_names([f"command/{key}"])

@@ -6,10 +6,10 @@ matcher and lifecycle only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from chains.addresses import canonical_key
 from reconciler.services.claims import tx_name
@@ -17,7 +17,7 @@ from reconciler.services.context import ServiceContext
 from reconciler.services.coverage import apply_retraction, apply_watermark, drain_lane, wake_address
 from reconciler.services.incoming import Incoming, LaneStoppedError, journal_body, read_record
 from reconciler.services.judge import catch_up, judge
-from reconciler.services.ledger import AddressKey, Ledger
+from reconciler.services.ledger import AddressKey, Ledger, Paired
 from reconciler.services.look_ups import apply_look_up, order_of_request
 from reconciler.services.matching import prepare_matching
 from reconciler.services.transfers import apply_dropped, apply_seen, why_unappliable
@@ -38,11 +38,15 @@ from schemas.facts import (
 
 
 class Applied(Struct, frozen=True, kw_only=True):
-    """What a batch did, for metrics and for those who wait for the outbox."""
+    """What a batch did, for metrics and for those who wait for the outbox.
+
+    `matched` counts the transfers that got an order, by chain and rule.
+    """
 
     facts: int
     watermarks: int
     unreadable: int
+    matched: Mapping[Paired, int] = field(default_factory=dict)
 
 
 class InboxSeen(Struct, frozen=True):
@@ -111,6 +115,7 @@ class _Run:
             facts=len(items) - self.watermarks - self.unreadable,
             watermarks=self.watermarks,
             unreadable=self.unreadable,
+            matched=self.ledger.matched,
         )
 
     async def _load(self, items: Sequence[Incoming]) -> None:

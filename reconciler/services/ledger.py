@@ -6,6 +6,7 @@ each table with one statement. Judging (`reconciler.services.judge`) works on wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -29,6 +30,8 @@ from schemas.envelope import Envelope, Headers, to_headers
 from schemas.values import BlockRef, Message, TransferName
 
 AddressKey = tuple[str, str]
+#: A chain and the rule by which a transfer of it got an order.
+Paired = tuple[str, str]
 
 #: Watermarks of a lane held in memory; an order that waited for more asks the database.
 HISTORY_MAX: Final = 1_000
@@ -127,6 +130,7 @@ class Ledger:
         self.lanes: dict[str, LaneView] = {}
         self.holds: dict[str, rows.HoldRow] = {}
         self.journal = JournalWriter()
+        self.matched: Counter[Paired] = Counter()
         self._line: dict[tuple[str, int], str | None] = {}
         self._purchases: dict[str, set[str]] = {}
         self.reservations: list[rows.ReservationRow] = []

@@ -143,6 +143,8 @@ async def give_by_match(
     """Store a match: shares, rule and reason, and the exception of what no order explains."""
     row.rule, row.reason = match.rule, match.reason
     row.decided = match.rule is MatchRule.DECISION
+    if match.shares:
+        ledger.matched[row.chain, match.rule.value] += 1
     whole = len(match.shares) == 1
     ledger.give(
         row.transfer,

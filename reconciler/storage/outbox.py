@@ -6,12 +6,13 @@ A relay takes a shard with an epoch of its own. One that has lost the shard cann
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec import Struct
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 
 from reconciler.storage.bulk import upsert
-from reconciler.storage.reads import fetch
+from reconciler.storage.reads import count_at_most, fetch
 from reconciler.storage.tables import outbox, relays
 from reconciler.storage.unit_of_work import Work
 from schemas.values import Message
@@ -121,10 +122,17 @@ async def mark_sent(work: Work, shard: int, batch: int) -> None:
     )
 
 
-async def backlog(work: Work) -> tuple[int, float]:
-    """Give how many messages wait, and since when the oldest does (a Unix time, 0 for none)."""
-    found = await work.connection.execute(
-        select(func.count(outbox.c.id), func.min(outbox.c.recorded_at)).where(~outbox.c.sent)
-    )
-    count, oldest = found.one()
-    return int(count), oldest.timestamp() if oldest else 0.0
+class Backlog(Struct, frozen=True):
+    """How many messages of a shard wait, counted up to a most, and since when the oldest does."""
+
+    pending: int
+    oldest: datetime | None
+
+
+async def backlog(work: Work, shard: int, *, count_max: int) -> Backlog:
+    """Tell what waits to leave. Reads the index of what is not sent, and no more of it than asked."""
+    unsent = (outbox.c.shard == shard, ~outbox.c.sent)
+    first = select(outbox.c.recorded_at).where(*unsent).order_by(outbox.c.id).limit(1)
+    oldest = (await work.connection.execute(first)).scalar_one_or_none()
+    pending = await count_at_most(work, select(outbox.c.id).where(*unsent), count_max)
+    return Backlog(pending, oldest)

@@ -429,6 +429,28 @@ async def open_routes(work: Work) -> list[tuple[str, str, int]]:
     return [(row[0], row[1], int(row[2])) for row in await work.connection.execute(statement)]
 
 
+async def count_at_most(work: Work, rows_found: Select[Any], most: int) -> int:
+    """Count what a select finds, reading no more of it than asked."""
+    counted = select(func.count()).select_from(rows_found.limit(most).subquery())
+    return int((await work.connection.execute(counted)).scalar_one())
+
+
+async def count_open_orders(work: Work, phase: str, *, most: int) -> int:
+    """Count the open orders of a phase, up to a most."""
+    table = tables.orders
+    found = select(table.c.phase).where(table.c.is_open, table.c.phase == phase)
+    return await count_at_most(work, found, most)
+
+
+async def count_open_exceptions(work: Work, *, most: int) -> dict[str, int]:
+    """Count the open exceptions by kind; of more than the most, the oldest."""
+    table = tables.exceptions
+    opened = select(table.c.kind).where(table.c.open).order_by(table.c.opened_at).limit(most)
+    kinds = opened.subquery()
+    statement = select(kinds.c.kind, func.count()).group_by(kinds.c.kind)
+    return {row[0]: int(row[1]) for row in await work.connection.execute(statement)}
+
+
 async def silent_lanes(work: Work, *, before: datetime) -> list[rows.LaneRow]:
     """Find lanes from which no watermark was heard since a moment."""
     table = tables.lanes

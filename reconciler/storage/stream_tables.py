@@ -73,7 +73,7 @@ Index(
     stream_messages.c.message_key,
     stream_messages.c.log_offset,
     postgresql_where=stream_messages.c.compacted,
-    sqlite_where=stream_messages.c.compacted,
+    sqlite_where=text("compacted = 1"),
 )
 Index(
     "ix_stream_messages_tombstones",

@@ -135,7 +135,18 @@ orders = Table(
     Index("ix_orders_due_finalized", "lane", "due_finalized"),
     Index("ix_orders_route_is_open", "route", "is_open"),
 )
-Index("ix_orders_waits", orders.c.lane, postgresql_where=text("waits"), sqlite_where=text("waits"))
+#: SQLite uses a partial index only where a query says the condition in the same words: `waits = 1`.
+Index(
+    "ix_orders_waits", orders.c.lane, postgresql_where=text("waits"), sqlite_where=text("waits = 1")
+)
+
+#: Counted for the metrics: what has ended grows for ever and is not.
+Index(
+    "ix_orders_open_phase",
+    orders.c.phase,
+    postgresql_where=text("is_open"),
+    sqlite_where=text("is_open = 1"),
+)
 
 reservations = Table(
     "reservations",
@@ -160,7 +171,7 @@ Index(
     reservations.c.amount,
     unique=True,
     postgresql_where=text("live"),
-    sqlite_where=text("live"),
+    sqlite_where=text("live = 1"),
 )
 
 transfers = Table(
@@ -353,14 +364,14 @@ Index(
     outbox.c.shard,
     outbox.c.id,
     postgresql_where=text("NOT sent"),
-    sqlite_where=text("NOT sent"),
+    sqlite_where=text("sent = 0"),
 )
 Index(
     "ix_outbox_numbered",
     outbox.c.shard,
     outbox.c.batch,
     postgresql_where=text("NOT sent"),
-    sqlite_where=text("NOT sent"),
+    sqlite_where=text("sent = 0"),
 )
 
 relays = Table(

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from reconciler.intake import Intake, IntakeTerms
 from reconciler.kernel.clock import SystemClock
+from reconciler.observability import metrics
 from reconciler.observability.health import Health
 from reconciler.observability.metrics import Meters
 from reconciler.relay import AnotherRelay, Relay
-from reconciler.stream.promise import Lane, OutcomeUnknown, Outgoing, read_all
+from reconciler.stream.promise import (
+    Group,
+    Lane,
+    LaneReader,
+    OutcomeUnknown,
+    Outgoing,
+    StreamUnavailable,
+    read_all,
+)
 from reconciler.stream.topics import (
     ORDERS,
     PAYMENT_EVENTS,
@@ -141,6 +151,63 @@ async def test_an_order_in_and_its_events_out(service: Service) -> None:
 
 async def _count(service: Service, count: int) -> bool:
     return len(await service.events()) >= count
+
+
+async def test_metrics_say_what_was_matched_refused_and_waits(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.relay.relay.MEASURE_EVERY_S", 0.01)
+    world, value = service.world, service.meters.value
+    bad = msgspec.structs.replace(place(world, "o-2"), amount="-1")
+    began = datetime.now(UTC)
+    rule = {"chain": ETHEREUM, "rule": "address"}
+    async with running(service.intake()):
+        await service.put(ORDERS, "o-1", place(world, "o-1"), bad)
+        await until(lambda: _is(lambda: value(metrics.INTAKE_REJECTED, code="amount_negative")))
+        await pay(service, "o-1")
+        await until(lambda: _is(lambda: value(metrics.TRANSFERS_MATCHED, **rule) == 1))
+    measuring = asyncio.create_task(service.relay()._measure())
+    await until(lambda: _is(lambda: value(metrics.OUTBOX_PENDING, shard="0") >= 4))
+    oldest = value(metrics.OUTBOX_OLDEST_TIMESTAMP, shard="0")
+    assert began.timestamp() <= oldest <= datetime.now(UTC).timestamp()
+    measuring.cancel()
+    async with running(service.intake(), service.relay()):
+        await until(lambda: _is(lambda: value(metrics.RELAY_PUBLISHED, topic=PAYMENT_EVENTS) == 3))
+        await until(lambda: _is(lambda: value(metrics.OUTBOX_PENDING, shard="0") == 0))
+        assert value(metrics.OUTBOX_OLDEST_TIMESTAMP, shard="0") == 0
+    assert value(metrics.TRANSFERS_MATCHED, **rule) == 1
+    assert value(metrics.OPEN_ORDERS, phase="awaiting_payment") == 0
+
+
+async def test_a_log_that_fails_while_lanes_are_shared_is_asked_again(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.intake.intake.BACK_OFF_S", (0.01,))
+    stream, failures = service.stream(), [StreamUnavailable("the coordinator is away")] * 2
+    make = stream.group
+
+    def group(name: str, topics: Sequence[str]) -> Group:
+        made = make(name, topics)
+        lanes = made.lanes
+
+        async def fail_first() -> Mapping[Lane, LaneReader]:
+            if failures:
+                raise failures.pop()
+            return await lanes()
+
+        made.lanes = fail_first  # type: ignore[method-assign]
+        return made
+
+    stream.group = group  # type: ignore[method-assign]
+    monkeypatch.setattr(service, "stream", lambda: stream)
+    async with running(service.intake(), service.relay()):
+        await service.put(ORDERS, "o-1", place(service.world, "o-1"))
+        await until(lambda: _count(service, 1))
+    assert not failures
+
+
+async def _is(condition: Callable[[], object]) -> bool:
+    return bool(condition())
 
 
 async def test_an_append_with_unknown_outcome_is_told_by_its_number(service: Service) -> None:

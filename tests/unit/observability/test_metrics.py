@@ -45,8 +45,8 @@ def test_meters_count_set_and_observe():
 
 def test_two_processes_in_one_interpreter_do_not_share_meters():
     one, other = Meters(), Meters()
-    one.set(metrics.OUTBOX_PENDING, 5)
-    assert other.value(metrics.OUTBOX_PENDING) == 0
+    one.set(metrics.OUTBOX_PENDING, 5, shard="0")
+    assert other.value(metrics.OUTBOX_PENDING, shard="0") == 0
 
 
 def test_wrong_labels_and_wrong_kinds_are_bugs():
@@ -54,6 +54,6 @@ def test_wrong_labels_and_wrong_kinds_are_bugs():
     with pytest.raises(InvariantBroken, match="expected labels"):
         meters.set(metrics.CHAIN_HEAD_HEIGHT, 1)
     with pytest.raises(InvariantBroken, match="no counter"):
-        meters.add(metrics.OUTBOX_PENDING)
+        meters.add(metrics.OUTBOX_PENDING, shard="0")
     with pytest.raises(InvariantBroken, match="no gauge"):
         meters.set(metrics.INTAKE_REJECTED, 1, code="amount_zero")

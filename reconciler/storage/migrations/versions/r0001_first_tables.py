@@ -278,6 +278,13 @@ def _orders() -> None:
     op.create_index("ix_orders_due_height", "orders", ["lane", "due_height"])
     op.create_index("ix_orders_due_time", "orders", ["lane", "due_time"])
     op.create_index("ix_orders_family_address_key", "orders", ["family", "address_key"])
+    op.create_index(
+        "ix_orders_open_phase",
+        "orders",
+        ["phase"],
+        postgresql_where=sa.text("is_open"),
+        sqlite_where=sa.text("is_open = 1"),
+    )
     op.create_index("ix_orders_purchase", "orders", ["purchase"])
     op.create_index("ix_orders_route_is_open", "orders", ["route", "is_open"])
     op.create_index(
@@ -285,7 +292,7 @@ def _orders() -> None:
         "orders",
         ["lane"],
         postgresql_where=sa.text("waits"),
-        sqlite_where=sa.text("waits"),
+        sqlite_where=sa.text("waits = 1"),
     )
 
 
@@ -310,14 +317,14 @@ def _outbox() -> None:
         "outbox",
         ["shard", "batch"],
         postgresql_where=sa.text("NOT sent"),
-        sqlite_where=sa.text("NOT sent"),
+        sqlite_where=sa.text("sent = 0"),
     )
     op.create_index(
         "ix_outbox_unsent",
         "outbox",
         ["shard", "id"],
         postgresql_where=sa.text("NOT sent"),
-        sqlite_where=sa.text("NOT sent"),
+        sqlite_where=sa.text("sent = 0"),
     )
     op.create_index("uq_outbox_topic_event_id", "outbox", ["topic", "event_id"], unique=True)
 
@@ -382,7 +389,7 @@ def _reservations() -> None:
         ["family", "address_key", "asset", "amount"],
         unique=True,
         postgresql_where=sa.text("live"),
-        sqlite_where=sa.text("live"),
+        sqlite_where=sa.text("live = 1"),
     )
 
 
@@ -557,7 +564,7 @@ def _stream_messages() -> None:
         "stream_messages",
         ["lane_id", "message_key", "log_offset"],
         postgresql_where=sa.text("compacted"),
-        sqlite_where=sa.text("compacted"),
+        sqlite_where=sa.text("compacted = 1"),
     )
     op.create_index(
         "ix_stream_messages_tombstones",
