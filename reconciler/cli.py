@@ -25,7 +25,7 @@ from reconciler.commands.common import (
     words,
 )
 from reconciler.kernel.checks import InvariantBroken
-from reconciler.kernel.refusals import Refusal
+from reconciler.kernel.refusals import Refusal, TakenOver
 from reconciler.observability.stopping import leaves
 from reconciler.stream.promise import Fenced, StreamError, TopicsDiffer
 
@@ -143,9 +143,8 @@ def _tell(failures: list[BaseException]) -> int:
 
 def _code_of(failure: BaseException) -> int:
     from chains.errors import Fatal
-    from reconciler.watch.watcher import AnotherWatcher
 
-    if isinstance(failure, Fenced | AnotherWatcher):
+    if isinstance(failure, Fenced | TakenOver):
         return TAKEN_OVER
     if isinstance(failure, Refusal | CycloptsError | Fatal | TopicsDiffer):
         return REFUSED

@@ -8,3 +8,7 @@ class Refusal(Exception):
 
     Rooms derive from it for what the one who started the process can put right.
     """
+
+
+class TakenOver(Refusal):
+    """A younger process does this one's work. It exits with 3, so that nobody starts it again."""

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from reconciler.kernel.clock import Clock
-from reconciler.kernel.refusals import Refusal
+from reconciler.kernel.refusals import TakenOver
 from reconciler.observability import metrics
 from reconciler.observability.health import Verdict
 from reconciler.observability.logs import logger
@@ -50,7 +50,7 @@ SENDS_MAX: Final = 5
 log = logger("relay")
 
 
-class AnotherRelay(Refusal):
+class AnotherRelay(TakenOver):
     """A younger relay has taken this shard. This one ends."""
 
 
@@ -102,10 +102,12 @@ class Relay:
         while True:
             try:
                 await self._one_life()
-            except (Fenced, ShardLostError):
+            except ShardLostError:
                 message = f"another {self.name} has taken over; this one ends"
                 raise AnotherRelay(message) from None
             except (
+                # Who fenced us may be older than we are: the next life asks whose the shard is.
+                Fenced,
                 OutcomeUnknown,
                 StreamUnavailable,
                 GaveUpError,
@@ -133,10 +135,12 @@ class Relay:
     async def _one_life(self) -> None:
         writer = self._stream.writer(self.name)
         try:
-            await writer.start()  # settles what an older relay had in flight
+            # First: an old relay that wakes up must not fence its successor before it knows of it.
             self._epoch = await self._store.run(
-                lambda work: outbox.take_shard(work, self._shard), name="take_shard"
+                lambda work: outbox.take_shard(work, self._shard, held=self._epoch),
+                name="take_shard",
             )
+            await writer.start()  # settles what an older relay had in flight
             await self._settle(writer)
             while True:
                 self._store.outbox_written.clear()

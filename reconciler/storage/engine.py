@@ -14,10 +14,22 @@ _BUSY_TIMEOUT_MS: Final = 5_000
 _POOL_SIZE: Final = 10
 _STATEMENT_TIMEOUT_S: Final = 60
 
-#: PostgreSQL: serialization_failure, deadlock_detected, lock_not_available,
-#: and the server going away or coming up. Source: PostgreSQL 15 manual, appendix A.
+#: PostgreSQL: serialization_failure, deadlock_detected, lock_not_available, a transaction that was
+#: idle for too long, and the server going away or coming up. Source: PostgreSQL 15 manual, appendix A.
 _REPEATABLE_STATES: Final = frozenset(
-    {"40001", "40P01", "55P03", "57P01", "57P02", "57P03", "08000", "08003", "08006", "08001"}
+    {
+        "40001",
+        "40P01",
+        "55P03",
+        "25P03",
+        "57P01",
+        "57P02",
+        "57P03",
+        "08000",
+        "08003",
+        "08006",
+        "08001",
+    }
 )
 
 

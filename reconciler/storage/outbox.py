@@ -38,14 +38,24 @@ class _Relay(Message, frozen=True):
     batch: int
 
 
-async def take_shard(work: Work, shard: int) -> int:
-    """Take a shard over; gives the epoch that its holder must name from now on."""
+async def take_shard(work: Work, shard: int, *, held: int = 0) -> int:
+    """Take a shard over; gives the epoch that its holder must name from now on.
+
+    Whoever had it before names the epoch that it `held` and goes on with it. **Raises**:
+    `ShardLostError` when a younger holder has come since.
+    """
     await work.lock_names([f"relay/{shard}"])
     found = await work.connection.execute(
         select(relays.c.epoch, relays.c.batch).where(relays.c.shard == shard)
     )
     row = found.first()
-    epoch, batch = (int(row[0]) + 1, int(row[1])) if row else (1, 0)
+    last, batch = (int(row[0]), int(row[1])) if row else (0, 0)
+    if held:
+        if held != last:
+            message = f"another relay has taken shard {shard}"
+            raise ShardLostError(message)
+        return held
+    epoch = last + 1
     await upsert(
         work.connection, relays, [_Relay(shard=shard, epoch=epoch, batch=batch)], keys=("shard",)
     )

@@ -34,8 +34,15 @@ from reconciler.storage.engine import is_repeatable
 T = TypeVar("T")
 
 ATTEMPTS_MAX: Final = 20
+#: A process that is stopped in the middle of a unit of work loses its locks after so long.
+IDLE_S_MAX: Final = 30
 _BACK_OFF_S: Final = 0.005
 _BACK_OFF_S_MAX: Final = 0.5
+
+_PATIENCE: Final = text(
+    "SELECT set_config('lock_timeout', '10s', true), "
+    "set_config('idle_in_transaction_session_timeout', :idle, true)"
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -168,7 +175,7 @@ class Store:
             work = Work(connection)
             async with connection.begin():
                 if work.is_postgresql:
-                    await connection.execute(text("SET LOCAL lock_timeout = '10s'"))
+                    await connection.execute(_PATIENCE, {"idle": f"{IDLE_S_MAX}s"})
                 result = await use_case(work)
         for done in work.after_commit:
             done()

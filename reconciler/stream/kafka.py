@@ -16,6 +16,7 @@ from reconciler.stream.kafka_client import (
     REQUEST_TIMEOUT_MS,
     UNREACHABLE,
     Cluster,
+    stop_consumer,
     unavailable_when_unreachable,
 )
 from reconciler.stream.kafka_group import KafkaGroup
@@ -73,7 +74,7 @@ class KafkaStream:
                     await asker.start()
                     self._topics = await find_topics(self._cluster)
         except BaseException:
-            await asker.stop()
+            await stop_consumer(asker)
             raise
         self._asker = asker
 
@@ -83,7 +84,7 @@ class KafkaStream:
         await self._tails.close()
         if asker is not None:
             with contextlib.suppress(*UNREACHABLE):
-                await asker.stop()
+                await stop_consumer(asker)
 
     async def create_topics(self, specs: Sequence[TopicSpec]) -> Sequence[str]:
         """Make the topics that are missing."""

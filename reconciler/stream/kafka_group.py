@@ -18,6 +18,7 @@ from reconciler.stream.kafka_client import (
     UNREACHABLE,
     Cluster,
     FindSpecs,
+    stop_consumer,
     unavailable_when_unreachable,
 )
 from reconciler.stream.kafka_reader import LaneTails
@@ -82,7 +83,7 @@ class KafkaGroup(ConsumerRebalanceListener):  # type: ignore[misc]
                     await consumer.start()
         except BaseException:
             self._consumer = None
-            await consumer.stop()
+            await stop_consumer(consumer)
             raise
         self._tasks.append(asyncio.create_task(self._poll_for_ever(consumer)))
 
@@ -108,7 +109,7 @@ class KafkaGroup(ConsumerRebalanceListener):  # type: ignore[misc]
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with unavailable_when_unreachable(f"leaving group {self._name}"):
-                await consumer.stop()
+                await stop_consumer(consumer)
         self._keep(())
         await self._tails.close()
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aiokafka.errors import OffsetOutOfRangeError
 
-from reconciler.stream.kafka_client import Cluster, unavailable_when_unreachable
+from reconciler.stream.kafka_client import Cluster, stop_consumer, unavailable_when_unreachable
 from reconciler.stream.promise import Batch, Lane, PositionLost, Record
 
 #: How long a look takes at most, so that holes at the end of a lane are passed soon.
@@ -68,7 +68,7 @@ class LaneTail:
         async with self._reading:
             consumer, self._consumer = self._consumer, None
             if consumer is not None:
-                await consumer.stop()
+                await stop_consumer(consumer)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -84,13 +84,13 @@ class LaneTail:
         """
         if self._consumer is not None and self._offset != offset:
             used, self._consumer = self._consumer, None
-            await used.stop()
+            await stop_consumer(used)
         if self._consumer is None:
             consumer = self._cluster.consumer()
             try:
                 await consumer.start()
             except BaseException:
-                await consumer.stop()
+                await stop_consumer(consumer)
                 raise
             consumer.assign([self._partition])
             consumer.seek(self._partition, offset)

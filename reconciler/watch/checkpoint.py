@@ -6,7 +6,8 @@ Every lane carries every watermark, so one lane tells all. Reads the log; writes
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
@@ -33,10 +34,15 @@ _KINDS: Final[dict[str, type[_Read]]] = {
 
 
 class Tail(Struct, frozen=True, kw_only=True):
-    """What the end of the log says: the checkpoint, and the requests answered since its start."""
+    """What the end of the log says: the checkpoint, and the requests answered since its start.
+
+    `told_at` is when the last watermark was written, by its writer's clock: it tells one writer's
+    watermark from another's.
+    """
 
     checkpoint: Checkpoint | None
     answered: frozenset[str]
+    told_at: datetime | None
 
 
 async def read_tail(stream: Stream, chain: ChainName, *, reorganisation_limit: int) -> Tail:
@@ -48,9 +54,12 @@ async def read_tail(stream: Stream, chain: ChainName, *, reorganisation_limit: i
     first, end = await stream.bounds(lane)
     facts: deque[Watermark | BlockRetracted] = deque()
     answered: set[str] = set()
+    told_at: datetime | None = None
     while end > first:
         start = max(first, end - CHUNK_OFFSETS)
-        found = [_fact(record) for record in await _read(stream, lane, start, end)]
+        records = await _read(stream, lane, start, end)
+        found = [_fact(record) for record in records]
+        told_at = told_at or _told_at(records)
         facts.extendleft(
             fact for fact in reversed(found) if isinstance(fact, Watermark | BlockRetracted)
         )
@@ -60,7 +69,7 @@ async def read_tail(stream: Stream, chain: ChainName, *, reorganisation_limit: i
         end = start
     standing = standing_watermarks(facts)
     checkpoint = Checkpoint(watermarks=standing) if standing else None
-    return Tail(checkpoint=checkpoint, answered=frozenset(answered))
+    return Tail(checkpoint=checkpoint, answered=frozenset(answered), told_at=told_at)
 
 
 def standing_watermarks(facts: Iterable[Watermark | BlockRetracted]) -> list[Watermark]:
@@ -109,6 +118,14 @@ async def _read(stream: Stream, lane: Lane, start: int, end: int) -> list[Record
             break
         start = batch.next_offset
     return found
+
+
+def _told_at(records: Sequence[Record]) -> datetime | None:
+    for record in reversed(records):
+        envelope = from_headers(record.headers, default_time=record.time)
+        if envelope.type == Watermark.__name__:
+            return envelope.time
+    return None
 
 
 def _fact(record: Record) -> _Read | None:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
 
 from chains.port import Checkpoint, FollowLoop, FollowStatus, Step
 from reconciler.kernel.clock import Clock
-from reconciler.kernel.refusals import Refusal
+from reconciler.kernel.refusals import TakenOver
 from reconciler.observability import metrics
 from reconciler.observability.health import HeadAge, Verdict
 from reconciler.observability.logs import logger
@@ -34,7 +35,7 @@ from reconciler.stream.promise import (
     TopicSpec,
     Writer,
 )
-from reconciler.watch.checkpoint import read_tail
+from reconciler.watch.checkpoint import Tail, read_tail
 from reconciler.watch.inputs import POLL_S, Requests, Watchlist, again_since, for_ever
 from reconciler.watch.look_ups import LookUps
 from reconciler.watch.publishing import messages_of
@@ -55,7 +56,7 @@ FollowFactory = Callable[[Checkpoint | None, str], FollowLoop]
 log = logger("watch")
 
 
-class AnotherWatcher(Refusal):
+class AnotherWatcher(TakenOver):
     """A younger watcher of this chain has taken over. This one ends."""
 
 
@@ -92,6 +93,9 @@ class Watcher:
         self._loop: FollowLoop | None = None
         self._log_failures = 0
         self._retracted_in_a_row = 0
+        #: When the watermarks were written that may be the log's last one if nobody else writes: the
+        #: one that stood there or was last taken, and the one whose outcome is not known.
+        self._told: deque[datetime | None] = deque(maxlen=2)
         self.head_age = HeadAge(clock, age_max=terms.head_age_max)
 
     async def run(self) -> None:
@@ -110,8 +114,7 @@ class Watcher:
         """Decide what a life's end means: begin another one, or end with a reason."""
         failures = leaves(error)
         if any(isinstance(failure, Fenced) for failure in failures):
-            message = f"another watcher of {self._terms.chain} has taken over; this one ends"
-            raise AnotherWatcher(message) from None
+            raise AnotherWatcher(self._taken_over()) from None
         lasting = [f for f in failures if not isinstance(f, OutcomeUnknown | StreamUnavailable)]
         if len(lasting) == 1:
             raise lasting[0]
@@ -137,6 +140,7 @@ class Watcher:
         differences = await self._stream.compare_topics(terms.specs)
         if differences:
             raise TopicsDiffer("; ".join(differences))
+        await self._refuse_to_come_back()
         writer = self._stream.writer(f"watch/{terms.chain}")
         try:
             # First: what an older watcher had in flight is settled before the log is read back.
@@ -146,11 +150,26 @@ class Watcher:
             self._loop = None
             await writer.close()
 
-    async def _watch(self, writer: Writer) -> None:
-        terms, started_at = self._terms, self._clock.now()
-        tail = await read_tail(
+    async def _refuse_to_come_back(self) -> None:
+        """End if somebody else has written since our last life: an old watcher that slept through a
+        time-out must not fence its successor.
+        """
+        if self._told and (await self._read_tail()).told_at not in self._told:
+            raise AnotherWatcher(self._taken_over())
+
+    async def _read_tail(self) -> Tail:
+        terms = self._terms
+        return await read_tail(
             self._stream, terms.chain, reorganisation_limit=terms.reorganisation_limit
         )
+
+    def _taken_over(self) -> str:
+        return f"another watcher of {self._terms.chain} has taken over; this one ends"
+
+    async def _watch(self, writer: Writer) -> None:
+        terms, started_at = self._terms, self._clock.now()
+        tail = await self._read_tail()
+        self._told.append(tail.told_at)
         last = tail.checkpoint.last if tail.checkpoint else None
         loop = self._follow(tail.checkpoint, last.log_id if last else self._make_log_id())
         watchlist = Watchlist(self._stream, terms.chain, self._meters)
@@ -190,8 +209,10 @@ class Watcher:
 
     async def _publish_next(self, loop: FollowLoop, writer: Writer) -> None:
         step = await loop.next_step()
-        terms = self._terms
-        messages = messages_of(step, terms.chain, lanes=terms.lanes, now=self._clock.now())
+        terms, now = self._terms, self._clock.now()
+        messages = messages_of(step, terms.chain, lanes=terms.lanes, now=now)
+        if step.watermark is not None:
+            self._told.append(now)
         with self._timed():
             await self._send(writer, messages)
         self._log_failures = 0

@@ -16,6 +16,7 @@ from reconciler.observability import metrics
 from reconciler.observability.health import Health
 from reconciler.observability.metrics import Meters
 from reconciler.relay import AnotherRelay, Relay
+from reconciler.storage import outbox
 from reconciler.stream.promise import (
     Group,
     Lane,
@@ -237,6 +238,24 @@ async def test_an_older_relay_that_wakes_up_is_fenced_and_sends_nothing(service:
         async with running(service.relay()):
             await until(lambda: _count(service, 3))
     assert [e.order for e in await service.events()] == ["o-1", "o-2", "o-3"]
+
+
+async def test_whose_the_shard_is_says_the_database(service: Service) -> None:
+    """A relay that slept through a time-out takes the name of its successor, and must give it back."""
+    async with running(service.intake(), service.relay()) as (_, task):
+        await service.put(ORDERS, "o-1", place(service.world, "o-1"))
+        await until(lambda: _count(service, 1))
+        await service.stream().writer("relay/0").start()
+        await service.put(ORDERS, "o-2", place(service.world, "o-2"))
+        await until(lambda: _count(service, 2))
+        await service.world.store.run(lambda work: outbox.take_shard(work, 0))
+        service.log.fail_next_append(OutcomeUnknown("nobody was awake"), writer="relay/0")
+        epoch = service.log.epochs["relay/0"]
+        await service.put(ORDERS, "o-3", place(service.world, "o-3"))
+        await until(lambda: _ended(task))
+        assert isinstance(task.exception(), AnotherRelay)
+        assert service.log.epochs["relay/0"] == epoch
+    assert [e.order for e in await service.events()] == ["o-1", "o-2"]
 
 
 async def _ended(task: asyncio.Task[None]) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from chains.errors import NodeUnavailable, WrongChain
 from reconciler import cli
 from reconciler.kernel import InvariantBroken, Refusal
+from reconciler.relay import AnotherRelay
 from reconciler.stream.promise import Fenced, StreamUnavailable, TopicsDiffer
 from reconciler.watch.watcher import AnotherWatcher
 
@@ -54,6 +55,7 @@ def test_what_cannot_be_meant_is_one_sentence_and_exit_code_2(arguments, words, 
         (NodeUnavailable("x"), 1),
         (Fenced("x"), 3),
         (AnotherWatcher("x"), 3),
+        (AnotherRelay("x"), 3),
         (ExceptionGroup("", [StreamUnavailable("x"), ExceptionGroup("", [Fenced("x")])]), 3),
         (InvariantBroken("x"), 70),
         (KeyboardInterrupt(), 130),

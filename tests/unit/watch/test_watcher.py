@@ -189,6 +189,28 @@ async def test_a_second_watcher_ends_the_first_which_publishes_nothing_more(worl
     assert len(world.loops) == 2, "the fenced watcher tried again"
 
 
+async def test_an_old_watcher_that_slept_through_a_time_out_does_not_come_back(world):
+    watcher = world.watcher()
+    old = asyncio.create_task(watcher.run())
+    await world.until(lambda: len(world.loops) == 1)
+    world.loops[0].give(watermark(5))
+    await world.until(lambda: world.published() == 1)
+    async with world.running() as young:
+        world.clock.advance(timedelta(seconds=1))
+        young.give(watermark(6))
+        await world.until(lambda: world.published() == 2)
+        world.clock.advance(timedelta(minutes=1))
+        world.log.reachable = False
+        world.loops[0].give(watermark(6, branch="b"))
+        await world.until(lambda: watcher.status() is None)
+        world.log.reachable = True
+        await world.until(old.done)
+        with pytest.raises(AnotherWatcher, match=CHAIN):
+            await old
+        young.give(watermark(7))
+        await world.until(lambda: world.published() == 3)
+
+
 @pytest.mark.parametrize("lands", [False, True])
 async def test_after_an_unknown_outcome_the_log_says_where_to_go_on(world, lands):
     async with world.running() as loop:
