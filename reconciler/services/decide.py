@@ -103,9 +103,8 @@ async def decide(ledger: Ledger, item: Incoming, command: Decide, seq: int) -> N
         entry = ledger.orders[reference]
         settle_claims(ledger, entry)
         lane = ledger.lane_of(entry)
-        await judge(
-            ledger, entry, lane.moment(seq=seq, recorded_at=item.recorded_at, verdicts=True)
-        )
+        moment = lane.moment(seq=seq, recorded_at=item.recorded_at, verdicts=True)
+        await judge(ledger, entry, moment, by_person=True)
 
 
 async def load_for_decision(ledger: Ledger, action: Action) -> None:

@@ -92,15 +92,21 @@ def _can_be_due(due: Due, lane: rows.LaneRow, after_seq: int) -> bool:
     return due.time is not None and lane.decided_until is not None and lane.decided_until > due.time
 
 
-async def judge(ledger: Ledger, entry: OrderEntry, moment: Moment) -> None:
-    """Judge once, store, tell the difference, and act on what it means for others."""
+async def judge(
+    ledger: Ledger, entry: OrderEntry, moment: Moment, *, by_person: bool = False
+) -> None:
+    """Judge once, store, tell the difference, and act on what it means for others.
+
+    `by_person` at a decision: also what it takes from one order may be final for another at once.
+    """
     before = entry.state.status
     assessment = assess(_facts(ledger, entry), moment, before)
     for name in assessment.granted:
         row = ledger.transfers[name]
         row.state, row.was_final, row.retracted_at = TransferState.FINAL, True, None
         ledger.put_transfer(row)
-    kinds = events_between(before, assessment.status, by_decision=assessment.by_decision)
+    by_decision = by_person or assessment.by_decision
+    kinds = events_between(before, assessment.status, by_decision=by_decision)
     _store(entry, assessment, moment)
     if assessment.status.has_ended:
         end_unseen_claims(entry)

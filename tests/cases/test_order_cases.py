@@ -403,6 +403,20 @@ async def test_m10_one_transfer_for_two_orders_is_split_and_adds_up(world: World
     assert [code for code, _ in await world.rejections()] == ["parts_do_not_add_up"]
 
 
+async def test_m10_money_that_goes_back_to_its_own_order_confirms_it_at_once(world: World) -> None:
+    """It was deep enough while it was another's: the undoing decision leads from nothing to confirmed."""
+    await world.place("o-1")
+    to = await world.place("o-2")
+    paid = world.ethereum.seen(to, DUE)
+    await world.mine(1, paid)
+    key = await world.decide(Assign(transfer=paid.transfer, reference="o-1"))
+    await world.mine(10)
+    assert (await world.last("o-1")).phase is Phase.CONFIRMED
+    await world.decide(Undo(decision=key))
+    assert (await world.last("o-1")).phase is Phase.REVERSED
+    assert (await world.last("o-2")).phase is Phase.CONFIRMED
+
+
 # CH-M11
 
 

@@ -278,8 +278,8 @@ class Shop(RuleBasedStateMachine):
 
 
 Shop.TestCase.settings = settings(
-    max_examples=10,
-    stateful_step_count=25,
+    max_examples=6,
+    stateful_step_count=20,
     deadline=None,
     print_blob=True,
     suppress_health_check=list(HealthCheck),

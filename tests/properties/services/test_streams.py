@@ -29,7 +29,7 @@ from tests.parts.scripts import Script, play, told
 from tests.parts.world import ETH, ETHEREUM, SHARED, USDC, USDT, World, address
 
 FEW = settings(
-    max_examples=12,
+    max_examples=6,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
