@@ -32,7 +32,7 @@ class Inspection(Struct, frozen=True, kw_only=True):
     ignored: dict[str, int]
 
 
-class _BlockFile(Struct, kw_only=True, rename="camel"):
+class BlockFile(Struct, kw_only=True, rename="camel"):
     """A block with full transactions, its receipts, and traces where the file has them."""
 
     block: FullBlock
@@ -66,7 +66,7 @@ def inspect_block(
     contradicts itself, its receipts' root, or the chain.
     """
     listed = listed_on(chain, catalogue)
-    file = decode(content, _BlockFile)
+    file = decode(content, BlockFile)
     if file.chain is not None and file.chain != chain:
         message = f"expected a block of {chain}, the file says {file.chain}"
         raise CatalogueError(message)
@@ -95,7 +95,7 @@ def inspect_block(
     return Inspection(transfers=transfers, ignored=dict(reading.ignored))
 
 
-def _moves(file: _BlockFile, block_hash: str) -> dict[str, list[Move]] | None:
+def _moves(file: BlockFile, block_hash: str) -> dict[str, list[Move]] | None:
     names = [words.hash_text(transaction.hash) for transaction in file.block.transactions]
     if not isinstance(file.call_tracer, UnsetType):
         trees = trees_of_traced(_traced(file.call_tracer), names)

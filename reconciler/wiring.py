@@ -76,6 +76,17 @@ async def open_engine(settings: Settings) -> AsyncIterator[AsyncEngine]:
 
 
 @asynccontextmanager
+async def open_database(settings: Settings) -> AsyncIterator[AsyncEngine]:
+    """Open a database that has this program's tables.
+
+    **Raises**: `SchemaDiffers`; `DatabaseUnreachable`.
+    """
+    async with open_engine(settings) as engine:
+        await _refuse_other_tables(engine)
+        yield engine
+
+
+@asynccontextmanager
 async def open_stream(settings: Settings, engine: AsyncEngine) -> AsyncIterator[Stream]:
     """Open the log that the settings name, started. **Raises**: `StreamUnavailable`."""
     stream = _stream(settings, engine)
@@ -90,23 +101,21 @@ async def open_stream(settings: Settings, engine: AsyncEngine) -> AsyncIterator[
 async def open_parts(settings: Settings, *, clock: Clock) -> AsyncIterator[Parts]:
     """Open what a process needs, and refuse to start where tables, log or orders say otherwise.
 
-    **Raises**: `SchemaDiffers`; `TopicsDiffer`; `Refusal` when open orders use a route that settings no longer have,
-    or when the database cannot be reached; `StreamUnavailable`.
+    **Raises**: `SchemaDiffers`; `TopicsDiffer`; `Refusal` when open orders use a route that settings no longer have;
+    `DatabaseUnreachable`; `StreamUnavailable`.
     """
-    async with open_engine(settings) as engine:
-        await _refuse_other_tables(engine)
-        async with open_stream(settings, engine) as stream:
-            await _refuse_other_topics(settings, stream)
-            store = Store(engine)
-            await _refuse_lost_routes(settings, store)
-            yield Parts(
-                settings=settings,
-                store=store,
-                stream=stream,
-                clock=clock,
-                meters=Meters(),
-                health=Health(),
-            )
+    async with open_database(settings) as engine, open_stream(settings, engine) as stream:
+        await _refuse_other_topics(settings, stream)
+        store = Store(engine)
+        await _refuse_lost_routes(settings, store)
+        yield Parts(
+            settings=settings,
+            store=store,
+            stream=stream,
+            clock=clock,
+            meters=Meters(),
+            health=Health(),
+        )
 
 
 def context_of(settings: Settings) -> ServiceContext:
@@ -340,7 +349,7 @@ async def _refuse_other_tables(engine: AsyncEngine) -> None:
     try:
         await check_schema(engine)
     except DatabaseUnreachable as error:
-        raise Refusal(f"database.url: {error}") from None
+        raise DatabaseUnreachable(f"database.url: {error}") from None
 
 
 async def _refuse_lost_routes(settings: Settings, store: Store) -> None:

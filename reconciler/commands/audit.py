@@ -23,7 +23,7 @@ from reconciler.commands.progress import progress
 from reconciler.config import Settings, load_settings
 from reconciler.storage.pages import count_rows, snapshot
 from reconciler.storage.seals import KEY_BYTES, SealingKey
-from reconciler.wiring import open_engine
+from reconciler.wiring import open_database
 
 app = App(name="audit", help="Look a second time at what was decided.")
 
@@ -50,7 +50,7 @@ async def verify(
     """
     settings = load_settings(config)
     key = _public_key(settings, public_key)
-    async with open_engine(settings) as engine, snapshot(engine) as work:
+    async with open_database(settings) as engine, snapshot(engine) as work:
         total = await count_rows(work, "journal")
         with progress("entries", 2 * total) as advance:
             found = await verify_journal(work, advance, public_hex=key)

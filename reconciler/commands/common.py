@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from reconciler.kernel.refusals import Refusal
 from schemas.caip import CaipError, ChainName, parse_chain
@@ -38,6 +39,7 @@ HealthPort = Annotated[
     int | None,
     Parameter(
         name="--port",
+        validator=Number(gte=0, lte=65_535),
         help="Answer /healthz, /readyz and /metrics here, instead of server.port; 0 answers nowhere.",
     ),
 ]

@@ -28,7 +28,7 @@ from reconciler.storage import reads
 from reconciler.storage.unit_of_work import Store
 from reconciler.stream.promise import Lane, Outgoing, Stream, partition_of
 from reconciler.stream.topics import ORDERS, ORDERS_REJECTED
-from reconciler.wiring import open_engine, open_stream
+from reconciler.wiring import open_database, open_stream
 from schemas.codec import UnreadableMessage, decode_as, encode, kind_name
 from schemas.commands import (
     AcceptShort,
@@ -54,7 +54,10 @@ REJECTED_RECORDS: Final = 200
 
 app = App(
     name="decide",
-    help="Tell what a person decided. Needs a name and a reason; both stand in the journal.",
+    help="Tell what a person decided.",
+    help_epilogue="""Every decision needs --actor, a name, and --reason; both stand in the journal for ever.
+It is sent to the running intake, which carries it out or refuses it; its key, printed first, undoes
+it. `reconciler export exceptions` lists what waits for a person.""",
 )
 
 
@@ -70,14 +73,12 @@ class Person:
         Parameter(help="Its key: the same key is the same decision. Made up when not given."),
     ] = None
     wait: Annotated[
-        str, Parameter(help="How long to wait for the outcome: 10s. Sent in any case.")
+        str, Parameter(help="How long to wait for the outcome: 10s, 1m. It is sent in any case.")
     ] = "10s"
     config: ConfigFile = DEFAULT_CONFIG
 
 
-Transfer = Annotated[
-    TransferName, Parameter(help="A transfer's id: <chain>/<transaction>/<position>.")
-]
+Transfer = Annotated[TransferName, Parameter(help="A transfer, by its id: eip155:1/0x5c50…/log:0.")]
 Order = Annotated[OrderReference, Parameter(help="An order's reference.")]
 Subject = Annotated[str, Parameter(help="A chain, an asset or a route.")]
 
@@ -182,7 +183,7 @@ async def _send(action: Action, subject: str, person: Person) -> int:
     key = person.key or f"cli-{derived_id(person.actor, repr(action), clock.now().isoformat())}"
     command = Decide(idempotency_key=key, actor=person.actor, reason=person.reason, action=action)
     message = message_of(command, subject, settings, clock)
-    async with open_engine(settings) as engine, open_stream(settings, engine) as stream:
+    async with open_database(settings) as engine, open_stream(settings, engine) as stream:
         sent = _Sent(Store(engine), stream, key, message)
         await sent.send()
         put(key)

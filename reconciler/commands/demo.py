@@ -65,6 +65,7 @@ async def demo(
 async def pay(
     order: Order,
     amount: Annotated[str, Parameter(help="How much, in the order's own asset: 25.00.")],
+    /,
 ) -> int:
     """Pay to an order of the running demo."""
     return _show(await ask_demo("pay", Wish(order=order, amount=amount)))
@@ -73,6 +74,7 @@ async def pay(
 @app.command
 async def claim(
     order: Order,
+    /,
     transaction: Annotated[
         str | None, Parameter(help="The transaction that is said to pay.")
     ] = None,
@@ -84,6 +86,7 @@ async def claim(
 @app.command
 async def reorganise(
     depth: Annotated[int, Parameter(help="How many blocks are replaced.")],
+    /,
     *,
     network: Annotated[str, Parameter(help="Which network: aster or birch.")] = "aster",
     keep: Annotated[

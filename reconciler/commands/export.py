@@ -33,7 +33,7 @@ from reconciler.exports.recording import (
 from reconciler.exports.rows import EXPORTS
 from reconciler.storage.pages import Narrowed, count_rows, snapshot
 from reconciler.storage.unit_of_work import Work
-from reconciler.wiring import open_engine
+from reconciler.wiring import open_database
 
 Kind = Literal["orders", "transfers", "exceptions", "messages", "events"]
 
@@ -81,7 +81,7 @@ async def export(
     """
     settings = load_settings(config)
     source = _source(kind, form, _narrowed(kind, since, before, chain))
-    async with open_engine(settings) as engine, snapshot(engine) as work:
+    async with open_database(settings) as engine, snapshot(engine) as work:
         total = await source.count(work)
         shown = output is not None or not sys.stdout.isatty()
         with _opened(output) as file, progress(kind, total, shown=shown) as advance:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from importlib import metadata
 
 from reconciler.commands.common import say
 from reconciler.config import Settings
+from reconciler.kernel.refusals import Refusal
 from reconciler.observability import metrics
 from reconciler.observability.health import HealthServer, Verdict
 from reconciler.observability.logs import set_up_logs
@@ -32,12 +34,25 @@ async def serve(parts: Parts, jobs: Mapping[str, Job], *, port: int | None) -> N
     wanted = table.port if port is None else port
     server = HealthServer(parts.health, parts.meters, host=table.host, port=wanted)
     if wanted:
-        await server.start()
+        await _listen(server, f"{table.host}:{wanted}")
         say(f"health and metrics: http://{table.host}:{server.port}/readyz")
     try:
         await run_until_stopped(jobs)
     finally:
         await server.close()
+
+
+async def _listen(server: HealthServer, place: str) -> None:
+    """Begin to answer. Several processes of one machine need a port each."""
+    try:
+        await server.start()
+    except OSError as error:
+        await server.close()
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise Refusal(
+            f"server: nothing can be answered at {place}: {why}; give another port with --port, or "
+            "--port 0 to answer nowhere"
+        ) from None
 
 
 async def _database(parts: Parts) -> Verdict:

@@ -22,7 +22,7 @@ from reconciler.config import Settings, load_settings
 from reconciler.kernel.clock import SystemClock
 from reconciler.observability.stopping import Job
 from reconciler.watch.again import ask_again
-from reconciler.wiring import Parts, open_engine, open_parts, open_stream, watch_job_of
+from reconciler.wiring import Parts, open_database, open_parts, open_stream, watch_job_of
 from schemas.caip import ChainName
 
 
@@ -72,7 +72,7 @@ async def _ask_again(
     first, last = heights
     if not 0 <= first <= last:
         raise BadArgument(f"--again: expected FROM at most TO, found {first} {last}")
-    async with open_engine(settings) as engine, open_stream(settings, engine) as stream:
+    async with open_database(settings) as engine, open_stream(settings, engine) as stream:
         request = await ask_again(
             stream, chain, from_height=first, to_height=last, reason=reason, clock=SystemClock()
         )

@@ -99,7 +99,14 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     reader = Reader(os.environ if environment is None else environment)
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except FileNotFoundError:
+        sentence = (
+            "there is no such file; --config names another, deploy/settings.example.toml is one"
+        )
+        raise reader.refusal(str(path), sentence) from None
+    except OSError as error:
+        raise reader.refusal(str(path), f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise reader.refusal(str(path), f"cannot be read: {error}") from None
     return make_settings(text, reader=reader, beside=path.parent)
 

@@ -1,5 +1,8 @@
 """When a process refuses to start."""
 
+import asyncio
+import socket
+
 import pytest
 from sqlalchemy import insert
 
@@ -9,8 +12,9 @@ from reconciler.kernel import Refusal, SystemClock
 from reconciler.storage import tables
 from reconciler.stream.promise import TopicsDiffer
 from reconciler.wiring import open_engine, open_parts
+from tests.parts.ports import free_ports
 from tests.parts.service import migrate, write_settings
-from tests.parts.settings import CHAIN, OTHER_CHAIN
+from tests.parts.settings import CHAIN, OTHER_CHAIN, SETTINGS
 
 
 async def opened(path):
@@ -92,3 +96,42 @@ def test_a_shard_that_is_not_there_is_refused(tmp_path, capsys):
     path = write_settings(tmp_path)
     assert run(["relay", "--config", str(path), "--shard", "1"]) == 2
     assert "expected 0 to 0, found 1" in capsys.readouterr().err
+
+
+READS = [
+    ["export", "orders"],
+    ["audit", "verify"],
+    ["watch", CHAIN, "--again", "1", "2"],
+    ["decide", "hold", CHAIN, "--actor", "Ana", "--reason", "r"],
+]
+
+
+@pytest.mark.parametrize("arguments", READS, ids=lambda arguments: arguments[0])
+def test_a_command_on_an_empty_database_says_what_to_run(arguments, tmp_path, capsys):
+    path = write_settings(tmp_path)
+    assert run([*arguments, "--config", str(path)]) == 2
+    assert "run `reconciler migrate`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [*READS, ["relay"]], ids=lambda arguments: arguments[0])
+def test_a_database_that_is_away_is_no_fault_of_the_settings(arguments, tmp_path, capsys):
+    url = f"postgresql+asyncpg://reconciler:hidden-word@127.0.0.1:{free_ports(1)[0]}/reconciler"
+    text = SETTINGS.replace("sqlite+aiosqlite:///reconciler.db", url)
+    path = write_settings(tmp_path, text=text)
+    assert run([*arguments, "--config", str(path)]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("reconciler: database.url: ")
+    assert "hidden-word" not in said
+
+
+def test_a_port_that_is_taken_is_named_with_the_way_out(tmp_path, capsys):
+    path = write_settings(tmp_path)
+    asyncio.run(migrate(load_settings(path, {})))
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        assert run(["intake", "--config", str(path), "--port", port]) == 2
+    said = capsys.readouterr().err
+    assert f"127.0.0.1:{port}" in said
+    assert "--port" in said

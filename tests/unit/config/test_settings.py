@@ -355,7 +355,7 @@ def test_a_chain_written_by_another_of_its_names_is_told_the_canonical_one(tmp_p
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(SettingsError, match=r"nowhere\.toml: cannot be read"):
+    with pytest.raises(SettingsError, match=r"nowhere\.toml: there is no such file"):
         load_settings(tmp_path / "nowhere.toml")
 
 
