@@ -36,7 +36,7 @@ def failing(monkeypatch):
         (["inspect", "--chain", "eip155:1"], ["--block"]),
         (["inspect", "--chain", "eip155:1", "--block", "x", "--addr", "y"], ["--address"]),
         (["inspect", "--chain", "eip155:1"], ["see reconciler inspect --help"]),
-        (["audit", "verfy"], ["verfy", "verify", "see reconciler audit --help"]),
+        (["audit", "verif"], ["verif", "verify", "see reconciler audit --help"]),
         (["decide", "assign", "a"], ["ORDER", "see reconciler decide assign --help"]),
         (["doctor", "stray", "words"], ["nothing is expected", "'stray words'"]),
         (["intake", "--port", "65536"], ["--port", "65535"]),
