@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 LIBS = HERE.parents[2] / ".parts" / "kafka" / "libs"
 CLUSTER_ID = "reconcilerTestsKafka-w"
 START_TIMEOUT_S = 60.0
+RESTART_TIMEOUT_S = 120.0
 JVM = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
@@ -82,9 +83,12 @@ class KafkaCluster:
 
     async def restart(self, node: int) -> None:
         """Start a killed broker; returns when the cluster knows it again."""
-        self._spawn(node)
-        await asyncio.to_thread(self._wait_until_answering, [node])
-        async with asyncio.timeout(START_TIMEOUT_S):
+        async with asyncio.timeout(RESTART_TIMEOUT_S):
+            while not answers(self.ports[node]):
+                # Somebody's connection may have taken its port meanwhile, which ends it at once.
+                if node not in self._running or self._running[node].poll() is not None:
+                    self._spawn(node)
+                await asyncio.sleep(0.1)
             while node not in await self._registered():
                 await asyncio.sleep(0.1)
 

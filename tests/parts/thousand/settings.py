@@ -54,6 +54,10 @@ url = "{database}"
 connections = 8
 [keys]
 hashing = "0123456789abcdef0123456789abcdef"
+sealing = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+[journal]
+seal_every = "2s"
+seals = "seals.jsonl"
 [catalogue]
 extra = "catalogue.toml"
 [server]
