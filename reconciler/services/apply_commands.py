@@ -169,7 +169,7 @@ class _Run:
         work = self.ledger.work
         decisions = [m for m in messages if isinstance(m, Decide)]
         if decisions:
-            lanes = lanes | set(await reads.lane_names(work))
+            lanes = lanes | {*self.ledger.context.facts_lanes, *await reads.lane_names(work)}
         if any(isinstance(m.action, Hold | Release) for m in decisions):
             await work.lock_all_lanes(lanes)
         await work.lock_lanes(exclusive=None, shared=sorted(lanes))

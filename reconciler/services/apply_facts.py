@@ -92,6 +92,10 @@ async def _inbox(work: Work, context: ServiceContext, given: InboxSeen | None) -
     return await positions.inbox_until(work, context.orders_lanes)
 
 
+def _is_for_the_chain(item: Incoming) -> bool:
+    return isinstance(item.message, Watermark | BlockRetracted | TransactionLookedUp)
+
+
 class _Run:
     """One batch under way."""
 
@@ -168,6 +172,9 @@ class _Run:
         known = await reads.transfers_of_txs(work, self.chain, txs)
         keys = {*self._address_keys(items), *((r.family, r.address_key) for r in known)}
         await ledger.lock_addresses(keys)
+        if work.is_postgresql:
+            about = [item for item in items if not _is_for_the_chain(item)]
+            await ledger.wait_for_addresses(self._address_keys(about))
         if known and work.is_postgresql:  # what is decided on is read after the lock
             known = await reads.transfers_of_txs(work, self.chain, txs)
         await ledger.load_transfers(known)

@@ -52,6 +52,15 @@ class ServiceContext:
         return [Lane(ORDERS, number).name for number in range(self.orders_partitions)]
 
     @cached_property
+    def facts_lanes(self) -> Sequence[str]:
+        """Name every lane of every chain, also those of which nothing was applied yet."""
+        return [
+            Lane(transfers_topic(chain), number).name
+            for chain, count in sorted(self.lanes.items())
+            for number in range(count)
+        ]
+
+    @cached_property
     def chain_of_topic(self) -> Mapping[str, ChainName]:
         """Give the chain of a `transfers.<chain>` topic."""
         return {transfers_topic(chain): chain for chain in self.lanes}

@@ -239,6 +239,7 @@ def _gap_row(
 def _log_retraction(
     ledger: Ledger, lane: Lane, item: Incoming, message: BlockRetracted, seq: int
 ) -> None:
+    covered = ledger.lanes[lane.name].row
     ledger.add_new(
         "lane_log",
         rows.LaneLogRow(
@@ -246,12 +247,12 @@ def _log_retraction(
             lane=lane.name,
             kind="retraction",
             from_height=message.height,
-            height=message.height,
-            hash=message.hash,
-            time=item.recorded_at,
-            finalized_height=0,
+            height=message.parent.height,
+            hash=message.parent.hash,
+            time=covered.time,
+            finalized_height=covered.finalized_height,
             inbox_until=None,
-            decided_until=None,
+            decided_until=covered.decided_until,
             recorded_at=item.recorded_at,
             live=False,
             key=item.key_text,

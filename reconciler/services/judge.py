@@ -183,16 +183,12 @@ async def _cancel_siblings(ledger: Ledger, entry: OrderEntry, moment: Moment) ->
 
 
 async def _moment_for(ledger: Ledger, sibling: OrderEntry, moment: Moment) -> Moment:
-    """Say how far a sibling's own lane was read when the other order was confirmed."""
-    lane = ledger.lane_of(sibling)
-    if lane.row.seq <= moment.seq:
-        return lane.moment(seq=moment.seq, recorded_at=moment.recorded_at, verdicts=False)
-    here = [w for w in lane.applied if w.seq <= moment.seq]
-    last = (
-        here[-1]
-        if here
-        else await reads.last_watermark(ledger.work, lane.row.lane, upto_seq=moment.seq)
-    )
+    """Say how far a sibling's own lane was read when the other order was confirmed.
+
+    That may be told late, when more was read, or some of it taken back: the lane's log knows.
+    """
+    await ledger.flush()
+    last = await reads.last_coverage(ledger.work, sibling.row.lane, upto_seq=moment.seq)
     if last is None:
         return Moment(seq=moment.seq, recorded_at=moment.recorded_at, verdicts=False)
     return msgspec.structs.replace(

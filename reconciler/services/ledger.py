@@ -184,6 +184,14 @@ class Ledger:
         if wanted:
             self.addresses.update(await reads.lock_addresses(self.work, wanted))
 
+    async def wait_for_addresses(self, keys: Iterable[AddressKey]) -> None:
+        """Look again for addresses that are not there, behind whoever may just be placing them."""
+        missing = [key for key in keys if key not in self.addresses]
+        if not missing:
+            return
+        await self.work.lock_names(f"address/{family}/{key}" for family, key in missing)
+        self.addresses.update(await reads.lock_addresses(self.work, missing))
+
     async def load_transfers(self, found: Iterable[rows.TransferRow]) -> None:
         """Take transfers in, with those to whom they were given."""
         fresh = [row for row in found if row.transfer not in self.transfers]

@@ -238,14 +238,14 @@ async def first_watermark(
     return found[0] if found else None
 
 
-async def last_watermark(work: Work, lane: str, *, upto_seq: int) -> rows.LaneLogRow | None:
-    """Read the last watermark of a lane that was applied at or before a point."""
+async def last_coverage(work: Work, lane: str, *, upto_seq: int) -> rows.LaneLogRow | None:
+    """Read the last watermark or retraction of a lane that was applied at or before a point."""
     table = tables.lane_log
     found = await fetch(
         work,
         rows.LaneLogRow,
         select(*columns_of(table, rows.LaneLogRow))
-        .where(table.c.lane == lane, table.c.seq <= upto_seq, table.c.kind == "watermark")
+        .where(table.c.lane == lane, table.c.seq <= upto_seq, table.c.kind != "gap")
         .order_by(table.c.seq.desc())
         .limit(1),
     )

@@ -32,7 +32,7 @@ class LaneRow(Struct, kw_only=True):
 class LaneLogRow(Struct, kw_only=True):
     """One watermark or retraction that moved a lane's coverage, or a watermark that held it.
 
-    `kind` is `watermark`, `retraction` or `gap`. A watermark is `live` until its block is retracted.
+    What is covered after it stands in the columns. `kind` is `watermark`, `retraction` or `gap`. A watermark is `live` until its block is retracted.
     """
 
     seq: int
@@ -41,7 +41,7 @@ class LaneLogRow(Struct, kw_only=True):
     from_height: int
     height: int
     hash: str
-    time: datetime
+    time: datetime | None
     finalized_height: int
     inbox_until: datetime | None
     decided_until: datetime | None

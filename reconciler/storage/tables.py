@@ -80,7 +80,7 @@ lane_log = Table(
     Column("from_height", BigInteger, nullable=False),
     Column("height", BigInteger, nullable=False),
     Column("hash", Text, nullable=False),
-    Column("time", InstantType, nullable=False),
+    Column("time", InstantType),
     Column("finalized_height", BigInteger, nullable=False),
     Column("inbox_until", InstantType),
     Column("decided_until", InstantType),

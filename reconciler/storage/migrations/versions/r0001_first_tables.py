@@ -214,7 +214,7 @@ def _lane_log() -> None:
         sa.Column("from_height", sa.BigInteger(), nullable=False),
         sa.Column("height", sa.BigInteger(), nullable=False),
         sa.Column("hash", sa.Text(), nullable=False),
-        sa.Column("time", INSTANT, nullable=False),
+        sa.Column("time", INSTANT),
         sa.Column("finalized_height", sa.BigInteger(), nullable=False),
         sa.Column("inbox_until", INSTANT),
         sa.Column("decided_until", INSTANT),
