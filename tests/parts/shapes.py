@@ -7,6 +7,8 @@ from typing import Any
 
 Shape = Any
 
+#: Words of a signature are written as quantities: one in 256 has a leading zero byte less.
+_QUANTITIES = {"r", "s"}
 _BY_LENGTH = {18: "8 bytes", 42: "20 bytes", 66: "32 bytes", 514: "256 bytes"}
 
 
@@ -16,7 +18,10 @@ def shape_of(value: Any) -> Shape:
     Rows of a list are laid over each other; a key that some rows lack ends in `?`.
     """
     if isinstance(value, dict):
-        return {key: shape_of(one) for key, one in value.items()}
+        return {
+            key: "quantity" if key in _QUANTITIES and isinstance(one, str) else shape_of(one)
+            for key, one in value.items()
+        }
     if isinstance(value, list):
         return [_laid_over([shape_of(row) for row in value])] if value else []
     return _leaf(value)
