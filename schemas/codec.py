@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeVar
 
 import msgspec
@@ -75,8 +76,32 @@ def encode(message: Message) -> bytes:
     return _encoder.encode(message)
 
 
+#: No message of ours nests deeper; a shop's lines may, a little.
+NESTING_MAX: Final = 200
+_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+
+
+def _is_too_deep(value: bytes) -> bool:
+    """Tell whether JSON nests deeper than we read, whatever a library does to Python's own limit."""
+    if value.count(b"[") + value.count(b"{") <= NESTING_MAX:
+        return False
+    depth = 0
+    for found in _BRACKETS.finditer(value):
+        token = found[0]
+        if token in {b"[", b"{"}:
+            depth += 1
+            if depth > NESTING_MAX:
+                return True
+        elif token in {b"]", b"}"}:
+            depth -= 1
+    return False
+
+
 def decode_as(kind: type[M], value: bytes) -> M:
     """Read a message of a kind that the caller knows. **Raises**: `UnreadableMessage`."""
+    if _is_too_deep(value):
+        message = f"JSON is nested deeper than {NESTING_MAX}"
+        raise UnreadableMessage(message)
     try:
         found = _decoders[kind].decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:

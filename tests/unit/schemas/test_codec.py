@@ -1,4 +1,5 @@
 import json
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -124,3 +125,19 @@ def test_every_kind_has_a_decoder_of_its_own():
         with pytest.raises(UnreadableMessage):
             decode_as(kind, b"[]")
     assert decode_as(Watermark, encode(watermark(5))) == watermark(5)
+
+
+def test_deep_nesting_is_refused_whatever_pythons_own_limit_is() -> None:
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    try:
+        with pytest.raises(UnreadableMessage, match="nested deeper"):
+            decode("ClaimPaid", b"[" * 100_000, COMMAND_KINDS)
+    finally:
+        sys.setrecursionlimit(usual)
+
+
+def test_many_brackets_side_by_side_and_in_text_are_no_nesting() -> None:
+    row = b'{"a":"[[[\\"{{"}'
+    value = b'{"idempotency_key":"a","reference":"o-1","x":[' + b",".join([row] * 3_000) + b"]}"
+    assert decode("ClaimPaid", value, COMMAND_KINDS)
