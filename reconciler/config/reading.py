@@ -27,6 +27,8 @@ SECRET_CHARACTERS_MIN: Final = 4
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _AT = re.compile(r"(?P<what>.*) - at `(?:key in )?\$(?P<path>.*)`", re.DOTALL)
 
+_NOT_A_CHOICE: Final = "invalid enum value "
+
 _WORDS: Final = {
     " | null`": "`",
     "`str`": "a text",
@@ -38,6 +40,9 @@ _WORDS: Final = {
     ", got ": ", found ",
     "Object missing required field": "Missing",
 }
+
+#: What TOML has beside texts, in the same words.
+_FOUND: Final = {bool: "true or false", int: "a whole number", float: "a number with a point"}
 
 T = TypeVar("T")
 
@@ -116,14 +121,16 @@ class Reader:
         """Turn a decoder's message into ours: the key in front, as the file writes it."""
         found = _AT.fullmatch(message)
         what = _in_words(found["what"] if found else message)
-        path = above + (found["path"] if found else "")
-        return self.refusal(path.removeprefix(".") or "the file", what)
+        path = (above + (found["path"] if found else "")).removeprefix(".")
+        if what.startswith(_NOT_A_CHOICE):
+            what = _choice_sentence(path, what.removeprefix(_NOT_A_CHOICE))
+        return self.refusal(path or "the file", what)
 
 
 def _read_own_type(kind: type, value: Any) -> Any:
     """Tell msgspec how to read spans, secrets and the rule for late money."""
     if not isinstance(value, str):
-        message = f"expected a text, found {type(value).__name__}"
+        message = f"expected a text, found {_FOUND.get(type(value), 'a table or a list')}"
         raise ValueError(message)  # noqa: TRY004 - the decoder adds the key to this type only
     if kind is Secret:
         return Secret(value)
@@ -140,6 +147,32 @@ def settings_paths(kind: inspect.Type, path: str = "") -> Iterator[str]:
             below = _below(path, known.encode_name)
             inner = list(settings_paths(known.type, below + _marker(known.type)))
             yield from inner or [below]
+
+
+def _choice_sentence(path: str, found: str) -> str:
+    """Say which words a setting takes, by its path with the numbers of lists taken out."""
+    shape = re.sub(r"\[\d+\]", "[]", path)
+    choices = dict(_choices(inspect.type_info(SettingsFile))).get(shape, [])
+    return f"expected one of {', '.join(choices)}, found {found}"
+
+
+def _choices(kind: inspect.Type, path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """List the settings that take one of some words."""
+    for struct in _structs(kind):
+        for known in struct.fields:
+            below = _below(path, known.encode_name)
+            words = [str(word) for word in _literals(known.type)]
+            if words:
+                yield below, words
+            yield from _choices(known.type, below + _marker(known.type))
+
+
+def _literals(kind: inspect.Type) -> Iterator[object]:
+    if isinstance(kind, inspect.LiteralType):
+        yield from kind.values
+    elif isinstance(kind, inspect.UnionType):
+        for member in kind.types:
+            yield from _literals(member)
 
 
 def _marker(kind: inspect.Type) -> str:

@@ -19,6 +19,7 @@ from reconciler.config.tables import Chain, Derived, RouteTable, Shared, Tier
 from reconciler.config.tables import Tolerance as ToleranceTable
 from reconciler.kernel.percents import format_percent, is_percent, parse_percent_ppm
 from reconciler.kernel.spans import format_span, parse_span
+from reconciler.matcher.amounts import is_power_of_ten
 from reconciler.model.policy import (
     TOLERANCE_PPM_MAX,
     FinalityTier,
@@ -302,6 +303,9 @@ def _step(deposit: Shared, asset: Asset) -> BaseUnits:
     step = _amount("deposit.step", deposit.step, asset)
     if not step:
         raise RouteRefused("deposit.step", "expected an amount above zero")
+    if not is_power_of_ten(step):
+        sentence = f"expected a power of ten such as 0.01, found {deposit.step!r}"
+        raise RouteRefused("deposit.step", sentence)
     return step
 
 

@@ -16,6 +16,11 @@ class ReservedAmountError(ValueError):
     """The step cannot tell amounts apart."""
 
 
+def is_power_of_ten(step: int) -> bool:
+    """Tell whether a step, in base units, can tell amounts apart."""
+    return step > 0 and str(step).rstrip("0") == "1"
+
+
 def candidate_amounts(
     due: int, step: int, steps_max: int, *, reference: str, key: bytes
 ) -> Iterator[BaseUnits]:
@@ -27,7 +32,7 @@ def candidate_amounts(
 
     **Raises**: `ReservedAmountError` when the step is no power of ten.
     """
-    if step < 1 or str(step).strip("0") != "1":
+    if not is_power_of_ten(step):
         message = f"expected a step that is a power of ten of base units, found {step}"
         raise ReservedAmountError(message)
     base = -(-due // step)

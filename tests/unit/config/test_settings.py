@@ -134,7 +134,11 @@ IMPOSSIBLE = [
     ("no such mode", given('deposit = { mode = "shard" }'), ["routes[0].deposit.mode", "shard"]),
     ("derived", given('deposit = { mode = "derived", xpub = "xpub6C" }'), ["later", "tusd-one"]),
     ("bare span", SETTINGS + 'quote = "60"\n', ["routes[0].quote", "60m", "'60'"]),
-    ("number as span", SETTINGS + "quote = 60\n", ["routes[0].quote", "expected a text", "int"]),
+    (
+        "number as span",
+        SETTINGS + "quote = 60\n",
+        ["routes[0].quote", "expected a text", "a whole number"],
+    ),
     ("broken span", SETTINGS + 'quote = "1.5h"\n', ["routes[0].quote", "1.5h"]),
     ("zero span", SETTINGS + 'grace = "0d"\n', ["routes[0].grace", "0d"]),
     ("span finer than a second", SETTINGS + 'quote = "1500ms"\n', ["quote", "whole seconds"]),
@@ -230,7 +234,11 @@ IMPOSSIBLE = [
         ["keys.sealing", "64 hexadecimal digits"],
     ),
     ("no TOML", SETTINGS + "quote = \n", ["not TOML"]),
-    ("unknown stream", SETTINGS + "[stream]\nkind = 'kafak'\n", ["stream.kind", "kafak"]),
+    (
+        "unknown stream",
+        SETTINGS + "[stream]\nkind = 'kafak'\n",
+        ["stream.kind", "one of kafka, sql", "kafak"],
+    ),
     (
         "no broker",
         SETTINGS + "[stream]\nkind = 'kafka'\nbootstrap = ''\n",
@@ -250,7 +258,7 @@ IMPOSSIBLE += [
             ["stream.tls", "in the clear"],
         ),
         ("authority without tls", "tls_authority = 'ca.pem'", ["stream.tls_authority"]),
-        ("unknown sasl", "sasl = 'GSSAPI'", ["stream.sasl", "GSSAPI"]),
+        ("unknown sasl", "sasl = 'GSSAPI'", ["stream.sasl", "SCRAM-SHA-256", "GSSAPI"]),
     ]
 ]
 
@@ -272,6 +280,7 @@ SHARED = f'deposit = {{ mode = "shared", address = "{SHARED_ADDRESS}", step = "0
     ("deposit", "words"),
     [
         (SHARED.replace("0.01", "0"), ["deposit.step", "above zero"]),
+        (SHARED.replace("0.01", "0.05"), ["deposit.step", "power of ten", "0.05"]),
         (SHARED.replace("0.01", "0.0000001"), ["deposit.step", "6 decimals"]),
         (SHARED.replace(SHARED_ADDRESS, "0x12"), ["deposit.address", "0x12"]),
         (SHARED + "\ntolerance = { under = '1%' }", ["tolerance.under", "shared"]),
