@@ -105,7 +105,7 @@ def decode_as(kind: type[M], value: bytes) -> M:
     try:
         found = _decoders[kind].decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise UnreadableMessage(str(error)) from error
+        raise UnreadableMessage(str(error).replace(", got ", ", found ")) from error
     if not isinstance(found, kind):
         message = f"expected {kind.__name__}, found {type(found).__name__}"
         raise UnreadableMessage(message)

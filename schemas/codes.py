@@ -282,3 +282,11 @@ SENTENCES: Final = {(type(code).__name__, code.value): text for code, text in _T
 def sentence(code: StrEnum) -> str:
     """Say a code in one sentence for people."""
     return SENTENCES[type(code).__name__, code.value]
+
+
+def sentences(code: StrEnum, detail: str) -> str:
+    """Say a code, and in a sentence of its own what was found."""
+    if not detail:
+        return sentence(code)
+    end = "" if detail.endswith((".", "…")) else "."
+    return f"{sentence(code)} {detail[0].upper()}{detail[1:]}{end}"

@@ -192,10 +192,18 @@ async def _send(action: Action, subject: str, person: Person) -> int:
 
 def message_of(command: Decide, subject: str, settings: Settings, clock: Clock) -> Outgoing:
     """Write a decision as a message to `orders`. **Raises**: `BadArgument` for one that is none."""
+    for name, text in (("--actor", command.actor), ("--reason", command.reason)):
+        if not text.strip():
+            raise BadArgument(f"{name}: expected words that hold years later, found none")
     value = encode(command)
     try:
         decode_as(Decide, value)
     except UnreadableMessage as error:
+        if str(error).endswith("`$.action.transfer`"):
+            expected = (
+                "a transfer's id such as eip155:1/0x5c50…/log:0, which `export transfers` lists"
+            )
+            raise BadArgument(f"expected {expected}") from None
         raise BadArgument(f"not a decision: {error}") from None
     headers = to_headers(
         Envelope(

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from chains.addresses import AddressError
-from chains.catalog import CatalogueError, load_catalogue
+from chains.catalog import Catalogue, CatalogueError, load_catalogue
 from chains.errors import ChainError
 from chains.inspect import inspect_block
 from chains.registry import parse_address
@@ -21,7 +21,11 @@ def inspect(
     *,
     chain: Annotated[str, Parameter(help="The chain, as CAIP-2: eip155:1.")],
     block: Annotated[
-        Path, Parameter(help="The JSON of a node: block with full transactions, receipts, traces.")
+        Path,
+        Parameter(
+            help="A JSON file of a node's answers: block (with full transactions), receipts, and "
+            "callTracer or traceBlock where inner calls count."
+        ),
     ],
     address: Annotated[
         list[str] | None,
@@ -42,13 +46,9 @@ def inspect(
         raise BadArgument("give either --address, once or several times, or --all")
     name = read_chain(chain)
     addresses = None if everybody else [_raw(name, text) for text in address or ()]
+    listed = _catalogue(catalogue)
     try:
-        found = inspect_block(
-            block.read_bytes(),
-            name,
-            load_catalogue(catalogue),
-            addresses,
-        )
+        found = inspect_block(block.read_bytes(), name, listed, addresses)
     except OSError as error:
         raise BadArgument(f"--block {block}: {error.strerror}") from None
     except (CatalogueError, ChainError) as error:
@@ -58,6 +58,15 @@ def inspect(
     for reason, count in sorted(found.ignored.items()):
         say(f"not counted: {count} {reason}")
     return DONE
+
+
+def _catalogue(path: Path | None) -> Catalogue:
+    try:
+        return load_catalogue(path)
+    except OSError as error:
+        raise BadArgument(f"--catalogue {path}: {error.strerror}") from None
+    except CatalogueError as error:
+        raise BadArgument(f"--catalogue {path}: {error}") from None
 
 
 def _raw(chain: ChainName, text: str) -> bytes:

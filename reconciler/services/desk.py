@@ -17,7 +17,7 @@ from reconciler.stream.topics import PAYMENT_EXCEPTIONS
 from schemas.amounts import BaseUnits
 from schemas.caip import AssetName, ChainName
 from schemas.codec import decode_as, encode
-from schemas.codes import ExceptionKind, sentence
+from schemas.codes import ExceptionKind, sentences
 from schemas.envelope import derived_id
 from schemas.events import PaymentException, Suggestion
 from schemas.values import LONG_TEXT_MAX, OrderReference, TransferName, cut
@@ -81,14 +81,13 @@ async def settle_exception(ledger: Ledger, name: str, at: datetime, *, by: str) 
 
 
 def _body(cause: Cause, name: str, *, opened_at: datetime, revision: int) -> PaymentException:
-    text = sentence(cause.kind)
     return PaymentException(
         exception=name,
         kind=cause.kind,
         subject=cause.subject,
         open=True,
         revision=revision,
-        sentence=cut(f"{text} {cause.note}".strip(), LONG_TEXT_MAX),
+        sentence=cut(sentences(cause.kind, cause.note), LONG_TEXT_MAX),
         chain=ChainName(cause.chain) if cause.chain else None,
         asset=AssetName(cause.asset) if cause.asset else None,
         amount=None if cause.amount is None else BaseUnits(cause.amount),

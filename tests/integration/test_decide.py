@@ -79,7 +79,7 @@ async def test_without_an_intake_the_decision_is_sent_and_waits(parts, tmp_path,
         (lambda p: split(TRANSFER, ["a=1", "b"], person=p), "ORDER=AMOUNT"),
         (lambda p: split(TRANSFER, ["a=1"], person=p), "length"),
         (lambda p: split(TRANSFER, ["a b=1", "c=2"], person=p), "parts"),
-        (lambda p: assign("0x1", "order", person=p), "transfer"),
+        (lambda p: assign("0x1", "order", person=p), "a transfer's id such as"),
     ],
 )
 async def test_what_is_no_decision_is_not_sent(parts, tmp_path, decision, words):
@@ -88,7 +88,9 @@ async def test_what_is_no_decision_is_not_sent(parts, tmp_path, decision, words)
     assert await sent(parts) == []
 
 
-@pytest.mark.parametrize("change", [{"actor": ""}, {"reason": ""}, {"wait": "10"}])
+@pytest.mark.parametrize(
+    "change", [{"actor": ""}, {"actor": " "}, {"reason": "  "}, {"wait": "10"}]
+)
 async def test_a_decision_needs_a_name_a_reason_and_a_span(parts, tmp_path, change):
     with pytest.raises(Refusal):
         await hold(CHAIN, person=person(tmp_path, **change))

@@ -46,6 +46,14 @@ def test_a_file_or_chain_that_cannot_be_read(chain, content, words, tmp_path, ca
         assert word in said
 
 
+def test_a_catalogue_that_is_not_there_is_named(tmp_path, capsys):
+    block, catalogue = tmp_path / "block.json", tmp_path / "catalogue.toml"
+    block.write_text("{}")
+    arguments = ["inspect", "--chain", "eip155:1", "--block", str(block), "--all"]
+    assert run([*arguments, "--catalogue", str(catalogue)]) == 2
+    assert f"--catalogue {catalogue}: No such file" in capsys.readouterr().err
+
+
 @needs_data
 def test_a_real_block_becomes_lines_that_are_transfers(capsys):
     assert run(["inspect", "--chain", "eip155:1", "--block", str(BLOCKS[0]), "--all"]) == 0

@@ -4,7 +4,7 @@ import pytest
 
 from schemas import codes
 from schemas.amounts import AmountError
-from schemas.codes import SENTENCES, Rejection, sentence
+from schemas.codes import SENTENCES, Rejection, sentence, sentences
 
 TABLES = [
     kind
@@ -32,3 +32,13 @@ def test_every_mistake_in_an_amount_is_a_rejection():
     with pytest.raises(AmountError) as refused:
         raise AmountError("amount_zero", "x")
     assert refused.value.code in set(Rejection)
+
+
+def test_a_code_and_what_was_found_are_two_sentences():
+    assert sentences(Rejection.UNKNOWN_TYPE, "expected a, found b") == (
+        "No command has this type. Expected a, found b."
+    )
+    assert sentences(Rejection.AMOUNT_ZERO, "") == "The amount is zero."
+    assert sentences(Rejection.AMOUNT_TOO_LARGE, "Found 7.") == (
+        "The amount is above what the asset can hold. Found 7."
+    )
