@@ -70,7 +70,7 @@ class DevnetStageChain:
         """Replace the last blocks."""
         try:
             if away is None:
-                first = self.chain.height - depth + 1
+                first = max(0, self.chain.height - depth + 1)
                 blocks = [self.chain.block(n) for n in range(first, self.chain.height + 1)]
                 away = [tx for block in blocks for tx in block.transactions]
             self.chain.reorganise(depth, drop=away)

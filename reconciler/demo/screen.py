@@ -64,7 +64,7 @@ _COLUMNS: Final = (
     Column("amount", "Received", 0, 20),
     Column("attention", "Attention", 80, 14),
     Column("last", "Last event", 132, 14),
-    Column("left", "Left", 0, 5),
+    Column("left", "Ends", 0, 5),
 )
 
 
