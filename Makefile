@@ -29,7 +29,7 @@ demo: $(SYNCED) ## Show the ten stories in this terminal (ARGS=--once; CHAIN=anv
 test: setup parts lint ## Everything: set-up, lint, all tests (ARGS goes to pytest)
 	@$(BIN)/pytest $(ARGS)
 
-unit: $(SYNCED) ## Only what needs no real part and no time
+unit: $(SYNCED) ## Only what needs no real part: some minutes
 	@$(BIN)/pytest -q tests/unit tests/properties tests/house $(ARGS)
 
 lint: $(SYNCED) ## Format, style, types, rooms, dependencies, spelling: only looks

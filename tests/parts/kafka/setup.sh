@@ -15,7 +15,7 @@ mkdir -p "$parts"
 echo "kafka: fetching the broker's jars through Maven" >&2
 # Three tries: a registry that times out once is no reason to fail.
 for try in 1 2 3; do
-  if mvn -B -q -ntp -f "$here/pom.xml" dependency:copy-dependencies \
+  if mvn -B -q -ntp -Dstyle.color=never -f "$here/pom.xml" dependency:copy-dependencies \
       -DincludeScope=runtime -DoutputDirectory="$parts/libs"; then
     cp "$here/pom.xml" "$parts/pom.xml"
     exit 0
