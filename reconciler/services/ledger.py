@@ -23,7 +23,7 @@ from reconciler.storage.bulk import insert, upsert
 from reconciler.storage.journal import JournalWriter
 from reconciler.storage.unit_of_work import Work
 from reconciler.stream.promise import partition_of
-from schemas.caip import AssetName, ChainName
+from schemas.caip import AssetName, ChainName, Family
 from schemas.codec import encode, kind_name
 from schemas.codes import Attention, MatchRule, Phase, TransferState
 from schemas.envelope import Envelope, Headers, to_headers
@@ -139,6 +139,7 @@ class Ledger:
         self._shares: dict[str, list[rows.ShareRow]] = {}
         self._of_order: dict[str, set[str]] = {}
         self._orders_complete: set[str] = set()
+        self._txs_asked: set[str] = set()
         self._dirty_addresses: set[AddressKey] = set()
         self._new_addresses: set[AddressKey] = set()
         self._new_orders: set[str] = set()
@@ -225,7 +226,26 @@ class Ledger:
         shares = await reads.shares_of_orders(self.work, found)
         missing = {share.transfer for share in shares} - self.transfers.keys()
         await self.load_transfers((await reads.transfers(self.work, missing)).values())
+        await self._load_claimed(found)
         await self._load_line_of(found)
+
+    async def _load_claimed(self, references: Iterable[str]) -> None:
+        """Read the transactions that these orders' customers name, whoever they pay.
+
+        A claim's end says what is known of its transaction, and never what else a batch happened to
+        hold.
+        """
+        wanted: dict[Family, set[str]] = {}
+        for reference in references:
+            entry = self.orders[reference]
+            txs = {claim.tx for claim in entry.state.claims if claim.tx is not None}
+            wanted.setdefault(entry.state.terms.family, set()).update(txs)
+        for family, txs in sorted(wanted.items()):
+            fresh = txs - self._txs_asked
+            self._txs_asked |= fresh
+            if fresh:
+                chains = self.context.chains_of(family)
+                await self.load_transfers(await reads.transfers_named(self.work, chains, fresh))
 
     async def load_purchase(self, purchase: str) -> Sequence[OrderEntry]:
         """Read every order of a purchase, behind its lock."""

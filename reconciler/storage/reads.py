@@ -140,6 +140,25 @@ async def transfers_of_txs(work: Work, chain: str, txs: Iterable[str]) -> list[r
     return found
 
 
+async def transfers_named(
+    work: Work, chains: Sequence[str], txs: Iterable[str]
+) -> list[rows.TransferRow]:
+    """Read every transfer of these transactions on any of these chains."""
+    wanted = sorted(set(txs))
+    table = tables.transfers
+    found: list[rows.TransferRow] = []
+    for start in range(0, len(wanted), _KEYS_MAX):
+        found += await fetch(
+            work,
+            rows.TransferRow,
+            select(*columns_of(table, rows.TransferRow)).where(
+                table.c.chain.in_(list(chains)),
+                one_of(work, table.c.tx, wanted[start : start + _KEYS_MAX]),
+            ),
+        )
+    return found
+
+
 async def shares_of_orders(work: Work, references: Iterable[str]) -> list[rows.ShareRow]:
     """Read what was given to these orders."""
     table = tables.shares

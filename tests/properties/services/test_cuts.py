@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from schemas.facts import LookedUpState
 from tests.parts.stories import LAZY, UNSWEPT, Pace, Teller, act, moves, outcome
 from tests.parts.world import World
 
@@ -84,6 +85,15 @@ STORIES: dict[str, list[tuple]] = {
         ("claim", 0, 1),
         ("place", 1, "own", 3),
         ("claim", 0, 3),
+    ],
+    "a_claimed_transaction_is_looked_up_beside_another_sight_of_it": [
+        ("place", 0, "own", 3),
+        ("place", 1, "own", 3),
+        ("pay", 1, 100, "usdt", False),
+        ("claim", 0, 1),
+        ("look_up", 0, LookedUpState.FAILED),
+        ("pay", 1, 40, "usdt", True),
+        ("mine", 3),
     ],
     "a_decision_and_its_undoing_come_together": [
         ("place", 0, "shared", 3),
