@@ -93,7 +93,7 @@ def event_line(event: PaymentEvent, before: PaymentEvent | None, stage: Stage) -
         EventKind.EXPIRED: ("the time to pay is over and nothing counted came", "quiet"),
         EventKind.LATE: ("money came late: kept, and not counted", "warn"),
         EventKind.ADJUSTED: _adjusted(event, before, stage),
-        EventKind.REVERSED: ("reversed: the chain took the payment back", "bad"),
+        EventKind.REVERSED: ("reversed: what confirmed it was taken away", "bad"),
         EventKind.CANCELLED: ("cancelled", "quiet"),
     }
     text, tone = texts[event.kind]

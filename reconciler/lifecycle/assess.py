@@ -16,8 +16,9 @@ from reconciler.lifecycle.due import due_of
 from reconciler.lifecycle.facts import OrderFacts
 from reconciler.lifecycle.finality import is_reached, tier_of_transfer
 from reconciler.lifecycle.phases import BLOCKING, enough_for, phase_of
+from reconciler.lifecycle.reversals import REASONS, reversed_by
 from reconciler.model.order import OrderDecisions, Terms
-from reconciler.model.status import ENDS, OPEN_PHASES, Due, Moment, Status
+from reconciler.model.status import ENDS, OPEN_PHASES, Due, Moment, ReversedBy, Status
 from reconciler.model.transfer import OrderTransfer
 from schemas.amounts import BaseUnits
 from schemas.codes import AmountState, Attention, Phase, TransferState
@@ -104,6 +105,7 @@ def _status(
         previous is not None and previous.phase is Phase.CONFIRMED
     )
     base = previous or Status(phase=phase)
+    taken_by = reversed_by(facts, base) if reversed_now else base.reversed_by
     confirmed = phase is Phase.CONFIRMED
     return Status(
         phase=phase,
@@ -131,10 +133,11 @@ def _status(
         reversed_at=(moment.decided_until or moment.recorded_at)
         if reversed_now
         else base.reversed_at,
+        reversed_by=taken_by,
         was_confirmed=confirmed or base.was_confirmed,
         claims_seen=len(facts.claims),
         terms_version=facts.terms.version,
-        reason=_reason(facts, sums, phase),
+        reason=_reason(facts, sums, phase, taken_by),
     )
 
 
@@ -227,7 +230,7 @@ def _standing_attention(
     return frozenset(found)
 
 
-def _reason(facts: OrderFacts, sums: Sums, phase: Phase) -> str:
+def _reason(facts: OrderFacts, sums: Sums, phase: Phase, taken_by: ReversedBy) -> str:
     """Say in plain words why the order stands where it stands."""
     due = facts.terms.due
     if phase is Phase.CONFIRMED:
@@ -243,7 +246,7 @@ def _reason(facts: OrderFacts, sums: Sums, phase: Phase) -> str:
         Phase.CLAIMED: "claimed by the customer, nothing seen yet",
         Phase.DETECTED: f"pending {sums.pending}, final {sums.final}, due {due}",
         Phase.PARTIALLY_PAID: f"final sum {sums.final} is short of {due}",
-        Phase.REVERSED: "what confirmed the order is no longer on the chain",
+        Phase.REVERSED: REASONS[taken_by],
         Phase.UNDERPAID: f"the time to pay is over with {sums.final} of {due}",
         Phase.EXPIRED: "the time to pay is over and nothing counted came",
     }

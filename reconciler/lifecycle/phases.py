@@ -13,6 +13,7 @@ from reconciler.lifecycle.counting import (
     still_pending,
 )
 from reconciler.lifecycle.facts import OrderFacts
+from reconciler.lifecycle.reversals import is_lost_to_chain
 from reconciler.model.status import Moment, Status
 from reconciler.model.transfer import OrderTransfer
 from schemas.codes import Attention, MatchRule, Phase
@@ -38,7 +39,8 @@ def _phase_of_confirmed(
     supported = sum(t.share for t in sums.counted if _supports(facts, t, moment, previous))
     enough = supported >= enough_for(facts)
     shaken = any(t.was_final and not t.is_final for t in sums.counted)
-    attention = frozenset({Attention.RETRACTED}) if shaken or not enough else frozenset()
+    lost = not enough and is_lost_to_chain(facts, previous)
+    attention = frozenset({Attention.RETRACTED}) if shaken or lost else frozenset()
     if enough or not moment.verdicts:
         return Phase.CONFIRMED, attention
     if facts.holds:

@@ -11,7 +11,7 @@ from reconciler.model.policy import RoutePolicy
 from schemas.amounts import BaseUnits
 from schemas.caip import AssetName, ChainName, Family, family_of
 from schemas.codes import ClaimEnd
-from schemas.values import NO_LINES, FiatTerms, Message, OrderReference
+from schemas.values import NO_LINES, FiatTerms, Message, OrderReference, TransferName
 
 
 class Terms(Message, frozen=True):
@@ -80,7 +80,8 @@ class OrderDecisions(Message, frozen=True):
     """What people decided about the order as a whole. Decisions on transfers live on transfers.
 
     `accepted` is the final sum that a person accepted as enough, zero for none: if part of it is lost
-    again, what is left was never accepted.
+    again, what is left was never accepted. `taken` lists what had confirmed the order and was given
+    elsewhere by a person, as a whole or in part.
     """
 
     accepted: BaseUnits = BaseUnits(0)
@@ -88,6 +89,7 @@ class OrderDecisions(Message, frozen=True):
     cancelled: bool = False
     cancel_reason: str = ""
     sibling_confirmed: bool = False
+    taken: tuple[TransferName, ...] = ()
 
 
 def open_until(terms: Terms, claims: tuple[Claim, ...]) -> datetime:

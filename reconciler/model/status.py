@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from schemas.amounts import BaseUnits
 from schemas.codes import AmountState, Attention, Phase
 from schemas.values import Message, TransferName
+
+#: Who took away what had confirmed an order.
+ReversedBy = Literal["chain", "person", "both"]
 
 
 class Moment(Message, frozen=True):
@@ -41,8 +45,8 @@ class Status(Message, frozen=True):
     `counted` lists transfers that made up the sums. `settled` is `counted` of final money at an end:
     after an end other money is late. `set_aside` lists what a person had given to it before it was
     cancelled: it counts again only when a person says so again. `confirmed_by` lists what confirmed it.
-    `ended_at` is the coverage time of an end, `reversed_at` that of a reversal. Sums are of the
-    order's asset.
+    `ended_at` is the coverage time of an end, `reversed_at` that of a reversal, `reversed_by` who is
+    behind the last one. Sums are of the order's asset.
     """
 
     phase: Phase
@@ -60,6 +64,7 @@ class Status(Message, frozen=True):
     ended_at: datetime | None = None
     ended_as: Phase | None = None
     reversed_at: datetime | None = None
+    reversed_by: ReversedBy = "chain"
     was_confirmed: bool = False
     claims_seen: int = 0
     terms_version: int = 1

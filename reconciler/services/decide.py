@@ -49,6 +49,7 @@ from schemas.values import (
     SHORT_TEXT_MAX,
     Message,
     OrderReference,
+    TransferName,
     cut,
     decode_hook,
     encode_hook,
@@ -101,10 +102,25 @@ async def decide(ledger: Ledger, item: Incoming, command: Decide, seq: int) -> N
     _journal(ledger, item, command, done, seq)
     for reference in done.orders:
         entry = ledger.orders[reference]
+        _note_taken(ledger, entry, done.before)
         settle_claims(ledger, entry)
         lane = ledger.lane_of(entry)
         moment = lane.moment(seq=seq, recorded_at=item.recorded_at, verdicts=True)
         await judge(ledger, entry, moment, by_person=True)
+
+
+def _note_taken(ledger: Ledger, entry: OrderEntry, before: Before) -> None:
+    """Remember what of a confirmation this decision took, and forget what it gave back."""
+    status, name = entry.state.status, before.transfer
+    if name is None or status is None:
+        return
+    order = entry.row.reference
+    was = dict(before.shares).get(order, 0)
+    now = sum(s.share for s in ledger.shares_of(name) if s.order_ref == order)
+    others = tuple(n for n in entry.state.decisions.taken if n != name)
+    taken = (*others, TransferName(name)) if now < was and name in status.confirmed_by else others
+    if now != was and taken != entry.state.decisions.taken:
+        entry.change(decisions=msgspec.structs.replace(entry.state.decisions, taken=taken))
 
 
 async def load_for_decision(ledger: Ledger, action: Action) -> None:

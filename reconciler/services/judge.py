@@ -18,6 +18,7 @@ from reconciler.kernel.checks import check
 from reconciler.lifecycle.assess import Assessment, assess
 from reconciler.lifecycle.counting import is_implausible
 from reconciler.lifecycle.facts import OrderFacts
+from reconciler.lifecycle.reversals import NOTES
 from reconciler.lifecycle.transitions import events_between
 from reconciler.model.order import Claim, Terms
 from reconciler.model.status import Due, Moment, Status
@@ -271,6 +272,7 @@ def _order_causes(entry: OrderEntry, status: Status) -> Sequence[Cause]:
             asset=terms.asset,
             amount=amounts.get(kind),
             order=terms.reference,
+            note=NOTES[status.reversed_by] if kind is ExceptionKind.REVERSED else "",
         )
         for kind in kinds
     ]
