@@ -6,6 +6,7 @@ from typing import Final
 
 from reconciler.lifecycle.facts import OrderFacts
 from reconciler.model.status import ReversedBy, Status
+from schemas.values import TransferName
 
 #: What the shop is told, by who is behind a reversal.
 REASONS: Final[dict[ReversedBy, str]] = {
@@ -38,6 +39,6 @@ def is_lost_to_chain(facts: OrderFacts, previous: Status) -> bool:
     return bool(set(previous.confirmed_by) - final - _given_elsewhere(facts))
 
 
-def _given_elsewhere(facts: OrderFacts) -> set[str]:
+def _given_elsewhere(facts: OrderFacts) -> set[TransferName]:
     """Give what a person took as a whole; of what was split, the rest is still the order's."""
     return set(facts.decisions.taken) - {t.transfer for t in facts.transfers}
