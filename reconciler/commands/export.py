@@ -75,7 +75,10 @@ async def export(
 ) -> int:
     """Write orders, transfers, exceptions or messages as they stand at this moment.
 
-    Amounts are base units, and beside them decimal in the asset's scale. Cells of a CSV that a
+    Amounts are base units, and beside them decimal in the asset's scale. Of transfers, `given_to`
+    says whose they are and `counted` how much of them counts: added up by order (`counted_for`) it
+    is the received_final and received_pending of orders. Dust, late money and money in another
+    asset count nothing. Cells of a CSV that a
     spreadsheet would calculate begin with an apostrophe. A new file never takes the place of one that
     is there.
     """

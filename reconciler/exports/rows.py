@@ -22,6 +22,9 @@ from schemas.caip import AssetName, ChainName
 from schemas.codec import decode_as
 from schemas.events import PaymentException
 
+#: An order's reference, and how much of a transfer is its own.
+_Share = tuple[str, int]
+
 
 class Export(Struct, frozen=True, kw_only=True):
     """One kind: its columns in order, its rows, and the column that says when a row came."""
@@ -43,13 +46,33 @@ async def order_rows(
 async def transfer_rows(
     work: Work, catalogue: Catalogue, narrowed: Narrowed | None = None
 ) -> AsyncIterator[Row]:
-    """Give every transfer with the orders that it was given to, in the order of ids."""
+    """Give every transfer with the orders that it was given to and counts for, in the order of ids.
+
+    What is counted is the order's last judgement: all that counts for an order, final and pending,
+    is what `order_rows` gives as its received sums.
+    """
     async for page in pages(work, TransferRow, "transfers", "transfer", narrowed=narrowed):
-        shares: dict[str, list[tuple[str, int]]] = defaultdict(list)
-        for share in await reads.shares_of_transfers(work, [row.transfer for row in page]):
-            shares[share.transfer].append((share.order_ref, share.share))
+        given: dict[str, list[_Share]] = defaultdict(list)
+        counted: dict[str, list[_Share]] = defaultdict(list)
+        shares = await reads.shares_of_transfers(work, [row.transfer for row in page])
+        count_for = await _counted_of(work, {share.order_ref for share in shares})
+        for share in shares:
+            part = (share.order_ref, int(share.share))
+            given[share.transfer].append(part)
+            if share.transfer in count_for[share.order_ref]:
+                counted[share.transfer].append(part)
         for row in page:
-            yield _transfer(row, sorted(shares[row.transfer]), catalogue)
+            name = row.transfer
+            yield _transfer(row, sorted(given[name]), sorted(counted[name]), catalogue)
+
+
+async def _counted_of(work: Work, references: set[str]) -> dict[str, frozenset[str]]:
+    """Tell which transfers count for each of these orders."""
+    found: dict[str, frozenset[str]] = {}
+    for reference, row in (await reads.orders(work, references)).items():
+        status = decode_state(row.state).status
+        found[reference] = frozenset(status.counted if status else ())
+    return found
 
 
 async def exception_rows(
@@ -101,8 +124,11 @@ def _order(row: OrderRow) -> Row:
     }
 
 
-def _transfer(row: TransferRow, shares: list[tuple[str, int]], catalogue: Catalogue) -> Row:
+def _transfer(
+    row: TransferRow, given: list[_Share], counted: list[_Share], catalogue: Catalogue
+) -> Row:
     decimals = _decimals(row.asset, catalogue)
+    total = sum(amount for _, amount in counted)
     return {
         "transfer": row.transfer,
         "chain": row.chain,
@@ -121,7 +147,10 @@ def _transfer(row: TransferRow, shares: list[tuple[str, int]], catalogue: Catalo
         "first_seen_at": row.first_time,
         "rule": row.rule,
         "reason": row.reason,
-        "given_to": [f"{order}={amount}" for order, amount in shares],
+        "given_to": [f"{order}={amount}" for order, amount in given],
+        "counted": total,
+        "counted_decimal": _decimal(total, decimals),
+        "counted_for": [f"{order}={amount}" for order, amount in counted],
         "exception": row.open_kind,
         "disposed": row.disposed,
     }
@@ -172,7 +201,8 @@ _ORDER_COLUMNS: Final = (
 )
 _TRANSFER_COLUMNS: Final = (
     "transfer chain transaction asset decimals address sender amount amount_decimal state was_final "
-    "height block_hash block_time first_seen_at rule reason given_to exception disposed"
+    "height block_hash block_time first_seen_at rule reason given_to counted counted_decimal counted_for "
+    "exception disposed"
 )
 _EXCEPTION_COLUMNS: Final = (
     "exception kind subject open revision sentence chain asset decimals amount amount_decimal transfer "

@@ -21,7 +21,7 @@ from reconciler.stream.promise import Batch, Lane, Record, partition_of
 from reconciler.stream.topics import ORDERS, transfers_topic
 from reconciler.wiring import context_of
 from schemas.codec import encode, kind_name
-from schemas.commands import PlaceOrder
+from schemas.commands import Part, PlaceOrder, Split
 from schemas.envelope import Envelope, to_headers
 from schemas.facts import AddressCovered
 from tests.parts.service import service, write_settings
@@ -81,6 +81,53 @@ async def test_transfers_are_exported_with_whom_they_were_given_to(world):
     assert rows[address(1)]["amount_decimal"] == "25.000000"
     assert rows[address(3)]["given_to"] == ["o-3=300000000000000000"], "given, and not counted"
     assert rows[address(3)]["amount_decimal"] == "0.300000000000000000"
+    assert (rows[address(1)]["counted"], rows[address(3)]["counted"]) == (25_000_000, 0)
+    assert rows[address(1)]["counted_for"] == ["o-1=25000000"]
+
+
+async def test_what_counts_of_the_transfers_is_what_the_orders_received(world):
+    """With dust, late money, another asset, a split, what is pending, and what a block took back."""
+    ethereum = world.ethereum
+    for number in (4, 5, 6, 7):
+        await world.place(f"o-{number}")
+    split = ethereum.seen(address(4), 50_000_000)
+    await world.mine(
+        4,
+        split,
+        ethereum.seen(address(4), 9_999),
+        ethereum.seen(address(5), 7_000_000, asset=ETH),
+        ethereum.seen(address(6), 5_000_000),
+    )
+    parts = (Part(reference="o-4", amount="20000000"), Part(reference="o-5", amount="30000000"))
+    await world.decide(Split(transfer=split.transfer, parts=parts))
+    await world.pass_time(timedelta(minutes=61))
+    late = ethereum.seen(address(6), 20_000_000)
+    await world.mine(3, late)
+    await world.place("o-8")
+    await world.mine(1, ethereum.seen(address(8), 3_000_000))
+    await world.mine(1, ethereum.seen(address(8), 4_000_000))
+    await world.facts(ethereum.retraction())
+
+    orders = {row["reference"]: row for row in await exported(world, "orders")}
+    transfers = await exported(world, "transfers")
+    by_order = dict.fromkeys(orders, 0)
+    for row in transfers:
+        parts_counted = [text.split("=") for text in row["counted_for"]]
+        assert row["counted"] == sum(int(amount) for _, amount in parts_counted)
+        for order, amount in parts_counted:
+            assert row["asset"] == orders[order]["asset"]
+            by_order[order] += int(amount)
+    received = {
+        reference: row["received_final"] + row["received_pending"]
+        for reference, row in orders.items()
+    }
+    assert by_order == received
+    assert received["o-4"] == 20_000_000
+    assert received["o-5"] == 30_000_000
+    assert received["o-6"] == 5_000_000, "what came late is not counted"
+    assert received["o-8"] == 7_000_000, "pending, and waited for"
+    uncounted = {row["amount"] for row in transfers if row["given_to"] and not row["counted"]}
+    assert {9_999, 7_000_000, 20_000_000} <= uncounted
 
 
 async def test_exceptions_are_exported_with_their_sentence(world):
