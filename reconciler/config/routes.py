@@ -17,7 +17,7 @@ from chains.addresses import Address, AddressError
 from chains.catalog import Asset, AssetClass, Catalogue, CatalogueError, ChainEntry
 from reconciler.config.tables import Chain, Derived, RouteTable, Shared, Tier
 from reconciler.config.tables import Tolerance as ToleranceTable
-from reconciler.kernel.percents import format_percent, is_percent, parse_percent_ppm
+from reconciler.kernel.percents import PPM, format_percent, is_percent, parse_percent_ppm
 from reconciler.kernel.spans import format_span, parse_span
 from reconciler.matcher.amounts import is_power_of_ten
 from reconciler.model.policy import (
@@ -46,6 +46,9 @@ _RETRACTED_PATIENCE: Final = timedelta(minutes=10)
 _RETRACTED_PATIENCE_UTXO: Final = timedelta(hours=1)
 _PENDING_PATIENCE: Final = timedelta(hours=2)
 _PENDING_PATIENCE_BITCOIN: Final = timedelta(hours=24)
+
+#: On a shared address the least price has room for so many steps, unless `minimum` says otherwise.
+_STEPS_LEAST: Final = 10
 
 _LATE = re.compile(r"revive within ([0-9a-z]+)", re.ASCII)
 
@@ -95,10 +98,11 @@ def make_route(
         asset=asset.name_id,
         mode="shared" if shared else "given",
         policy=_policy(table, asset, catalogue.chain(asset.chain), not_watched_after_s),
-        minimum=_minimum(table.minimum, asset),
+        minimum=_minimum(table.minimum, asset, shared),
         shared_address=_shared_address(shared, asset, read_address) if shared else None,
         step=_step(shared, asset) if shared else None,
         steps_max=shared.steps_max if shared else 0,
+        more_ppm=_more_ppm(shared) if shared else 0,
         closed=table.closed,
     )
 
@@ -280,10 +284,14 @@ def _under(table: ToleranceTable, asset: Asset) -> tuple[int, BaseUnits | None]:
     return ppm, _amount("tolerance.under_max", table.under_max, asset)
 
 
-def _minimum(text: str | None, asset: Asset) -> BaseUnits:
-    """Read the least amount that an order may ask for; it defaults to what counts by itself."""
+def _minimum(text: str | None, asset: Asset, shared: Shared | None) -> BaseUnits:
+    """Read the least amount that an order may ask for; it defaults to what counts by itself, and on a
+    shared address to what leaves room to tell some orders of one price apart.
+    """
     if text is None:
-        return BaseUnits(asset.dust_base_units)
+        steps = 0 if shared is None else _STEPS_LEAST * _step(shared, asset)
+        for_steps = 0 if shared is None else -(-steps * PPM // _more_ppm(shared))
+        return BaseUnits(max(asset.dust_base_units, for_steps))
     minimum = _amount("minimum", text, asset)
     if not asset.dust_base_units <= minimum <= asset.amount_max_base_units:
         least = format_decimal_amount(asset.dust_base_units, asset.decimals)
@@ -307,6 +315,17 @@ def _step(deposit: Shared, asset: Asset) -> BaseUnits:
         sentence = f"expected a power of ten such as 0.01, found {deposit.step!r}"
         raise RouteRefused("deposit.step", sentence)
     return step
+
+
+def _more_ppm(deposit: Shared) -> int:
+    try:
+        ppm = parse_percent_ppm(deposit.more_max)
+    except ValueError as error:
+        raise RouteRefused("deposit.more_max", str(error)) from None
+    if not ppm:
+        sentence = "expected more than 0%: orders of one price are told apart by what is above it"
+        raise RouteRefused("deposit.more_max", sentence)
+    return ppm
 
 
 def _amount(key: str, text: str, asset: Asset) -> BaseUnits:

@@ -159,11 +159,15 @@ class Given(Table, frozen=True, tag="given", tag_field="mode"):
 
 
 class Shared(Table, frozen=True, tag="shared", tag_field="mode"):
-    """One address for many orders, told apart by reserved amounts. `step` is in the asset."""
+    """One address for many orders, told apart by reserved amounts. `step` is in the asset.
+
+    `more_max`: what is asked above the price is never more than this share of it.
+    """
 
     address: str
     step: str
     steps_max: Annotated[int, Meta(ge=1, le=100_000)] = 999
+    more_max: str = "1%"
 
 
 class Tier(Table, frozen=True):

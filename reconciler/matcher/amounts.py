@@ -9,6 +9,7 @@ import hashlib
 import hmac
 from collections.abc import Iterator
 
+from reconciler.kernel.percents import PPM
 from schemas.amounts import AMOUNT_LIMIT, BaseUnits
 
 
@@ -21,10 +22,18 @@ def is_power_of_ten(step: int) -> bool:
     return step > 0 and str(step).rstrip("0") == "1"
 
 
+def steps_within(due: int, step: int, steps_max: int, *, more_ppm: int) -> int:
+    """Say how many steps above a price may be asked for: `steps_max`, and never more than a share
+    of the price, to which rounding it up to a step belongs. Zero when not even one fits.
+    """
+    rounding_up = -due % step
+    return max(0, min(steps_max, (due * more_ppm // PPM - rounding_up) // step))
+
+
 def candidate_amounts(
     due: int, step: int, steps_max: int, *, reference: str, key: bytes
 ) -> Iterator[BaseUnits]:
-    """Give the amounts an order may be asked for, best first, each once.
+    """Give the amounts an order may be asked for, best first, each once; none for no steps.
 
     `step` is a power of ten of base units and every candidate is a multiple of it whose last digit
     (in steps) is not zero. A wallet that rounds to fewer decimals therefore always lands on an amount
@@ -35,6 +44,8 @@ def candidate_amounts(
     if not is_power_of_ten(step):
         message = f"expected a step that is a power of ten of base units, found {step}"
         raise ReservedAmountError(message)
+    if steps_max < 1:
+        return
     base = -(-due // step)
     digest = hmac.new(key, reference.encode(), hashlib.sha256).digest()
     start = int.from_bytes(digest[:8], "big") % steps_max

@@ -80,7 +80,8 @@ class Route(Message, frozen=True):
     """A way to pay that the shop offers.
 
     `shared_address` (display form) and `step` only in mode `shared`; `steps_max` is N of
-    "due rounded up plus 1…N steps". `minimum` is the least amount an order may ask for.
+    "due rounded up plus 1…N steps", and all of that is never more than the share `more_ppm` of the due
+    amount. `minimum` is the least amount an order may ask for.
     """
 
     name: str
@@ -92,4 +93,5 @@ class Route(Message, frozen=True):
     shared_address: str | None = None
     step: BaseUnits | None = None
     steps_max: int = 999
+    more_ppm: int = 10_000
     closed: bool = False

@@ -14,7 +14,9 @@ from msgspec import Raw
 from chains.addresses import Address, AddressError
 from chains.catalog import Asset
 from chains.registry import check_deposit_address, parse_address, payment_uri
+from reconciler.kernel.percents import format_percent
 from reconciler.matcher import candidate_amounts
+from reconciler.matcher.amounts import steps_within
 from reconciler.matcher.match import reservation_since
 from reconciler.model.order import OrderDecisions, Terms
 from reconciler.model.policy import Route
@@ -212,9 +214,10 @@ async def reserve_amount(
     """
     until = await _matched_until(ledger, route, address)
     taken = await _taken_amounts(ledger, route, address, until)
-    policy = route.policy
+    policy, step = route.policy, route.step or 1
+    steps = steps_within(asked, step, route.steps_max, more_ppm=route.more_ppm)
     for amount in candidate_amounts(
-        asked, route.step or 1, route.steps_max, reference=reference, key=ledger.context.secret
+        asked, step, steps, reference=reference, key=ledger.context.secret
     ):
         if amount in taken or amount > policy.amount_max:
             continue
@@ -234,7 +237,11 @@ async def reserve_amount(
         ledger.reservations.append(row)
         ledger.add_new("reservations", row)
         return amount
-    detail = f"All {route.steps_max} steps of {route.step} above {asked} are taken."
+    detail = (
+        f"All {steps} steps of {step} above {asked} are taken."
+        if steps
+        else f"Not even one step of {step} is within {format_percent(route.more_ppm)} of {asked}."
+    )
     raise RefusedError(Rejection.NO_FREE_AMOUNT, detail)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
+import msgspec
 import pytest
 from sqlalchemy import select
 
@@ -527,3 +528,18 @@ async def test_no_free_amount(world: World) -> None:
     await world.command_records([raw(world, "PlaceOrder", place(route="shared", address=...))])
     assert [code for code, _ in await world.rejections()] == ["no_free_amount"]
     assert await world.events("o-9") == []
+
+
+async def test_customer_of_a_shared_address_is_never_asked_for_much_more(world: World) -> None:
+    """One percent of 10.00 are ten steps of 0.01, of which nine can be told apart from a rounded one."""
+    routes = world.context.routes
+    routes["shared"] = msgspec.structs.replace(routes["shared"], steps_max=999, more_ppm=10_000)
+    for number in range(100, 109):
+        await world.place(f"o-{number}", amount=10_000_000, route="shared")
+    dues = {int(event.due) for event in await world.events()}
+    assert len(dues) == 9
+    assert max(dues) <= 10_100_000
+    for number, price in ((109, 10_000_000), (110, 500_000)):
+        await world.place(f"o-{number}", amount=price, route="shared")
+    found = await world.rejections()
+    assert [code for code, _ in found] == ["no_free_amount"] * 2

@@ -93,6 +93,7 @@ def routes(**changes: object) -> dict[str, Route]:
         shared_address=SHARED,
         step=BaseUnits(10_000),
         steps_max=99,
+        more_ppm=1_000_000,
         policy=msgspec.structs.replace(rules, tolerance=Tolerance()),
     )
     eth = msgspec.structs.replace(

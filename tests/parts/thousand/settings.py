@@ -117,7 +117,7 @@ def write_settings(
 def _routes(letter: ChainLetter, street: Street) -> str:
     tiers = '[{ up_to = "50", depth = 3 }, { rule = "finalized" }]'
     dollars: Money = "usd"
-    shared = f'{{ mode = "shared", address = "{SHARED_ADDRESS}", step = "0.01", steps_max = {SHARED_STEPS_MAX} }}'
+    shared = f'{{ mode = "shared", address = "{SHARED_ADDRESS}", step = "0.01", steps_max = {SHARED_STEPS_MAX}, more_max = "100%" }}'
     rows = (
         (
             "usd",

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.matcher import ReservedAmountError, candidate_amounts
+from reconciler.matcher.amounts import steps_within
 from schemas.amounts import AMOUNT_LIMIT
 
 KEY = b"a secret of thirty-two bytes...."
@@ -75,3 +76,14 @@ def test_limit_of_the_chain_is_not_passed() -> None:
 def test_step_that_is_no_power_of_ten_is_refused(step: int) -> None:
     with pytest.raises(ReservedAmountError, match="power of ten"):
         amounts(25_000_000, step, 20, "o-1")
+
+
+@given(dues, steps, st.integers(1, 999), st.integers(1, 100_000), references)
+def test_no_more_than_a_share_of_the_price_is_asked_above_it(
+    due: int, step: int, most: int, more_ppm: int, reference: str
+) -> None:
+    within = steps_within(due, step, most, more_ppm=more_ppm)
+    found = amounts(due, step, within, reference)
+    assert all((amount - due) * 1_000_000 <= due * more_ppm for amount in found)
+    next_step = -(-due // step) * step + (within + 1) * step
+    assert within == most or (next_step - due) * 1_000_000 > due * more_ppm, "and no less"

@@ -82,6 +82,15 @@ def test_a_shared_route_has_its_address_step_and_steps(tmp_path):
     )
     route = settings_of(text, tmp_path).routes()["tusd-one"]
     assert (route.shared_address, route.step, route.steps_max) == (SHARED_ADDRESS, 10_000, 9)
+    assert route.more_ppm == 10_000, "one percent"
+    assert route.minimum == 10_000_000, "of which one percent is ten steps"
+
+
+def test_a_shared_route_may_ask_for_less_where_its_steps_are_finer_or_its_settings_say_so(tmp_path):
+    fine = given(SHARED.replace("0.01", "0.0001"))
+    assert settings_of(fine, tmp_path).routes()["tusd-one"].minimum == 100_000
+    own = given(SHARED + '\nminimum = "2"')
+    assert settings_of(own, tmp_path).routes()["tusd-one"].minimum == 2_000_000
 
 
 @pytest.mark.parametrize(
@@ -283,6 +292,8 @@ SHARED = f'deposit = {{ mode = "shared", address = "{SHARED_ADDRESS}", step = "0
         (SHARED.replace("0.01", "0.05"), ["deposit.step", "power of ten", "0.05"]),
         (SHARED.replace("0.01", "0.0000001"), ["deposit.step", "6 decimals"]),
         (SHARED.replace(SHARED_ADDRESS, "0x12"), ["deposit.address", "0x12"]),
+        (SHARED.replace(" }", ', more_max = "0%" }'), ["deposit.more_max", "more than 0%"]),
+        (SHARED.replace(" }", ', more_max = "2" }'), ["deposit.more_max", "such as 0.5%"]),
         (SHARED + "\ntolerance = { under = '1%' }", ["tolerance.under", "shared"]),
         (SHARED.replace("step", "stepp"), ["deposit.stepp", "mean step"]),
         (SHARED.replace('step = "0.01"', "steps_max = 0"), ["deposit"]),
