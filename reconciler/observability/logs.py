@@ -16,6 +16,8 @@ from typing import Any, Final, TextIO
 import msgspec
 import structlog
 
+from reconciler.observability.repeats import WithinBounds
+
 Logger = structlog.typing.FilteringBoundLogger
 
 #: What stands between `://` and `@`, and what follows a host where providers put their keys.
@@ -44,6 +46,7 @@ def set_up_logs(level: str = "info", *, stream: TextIO | None = None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _as_json],
         )
     )
+    handler.addFilter(WithinBounds())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())

@@ -68,6 +68,7 @@ class KafkaStream:
     async def start(self) -> None:
         """Connect."""
         asker = self._cluster.consumer()
+        self._tails = LaneTails(self._cluster)
         try:
             with unavailable_when_unreachable("connecting to Kafka"):
                 async with asyncio.timeout(START_TIMEOUT_S):
@@ -81,10 +82,12 @@ class KafkaStream:
     async def close(self) -> None:
         """Disconnect."""
         asker, self._asker = self._asker, None
-        await self._tails.close()
-        if asker is not None:
-            with contextlib.suppress(*UNREACHABLE):
-                await stop_consumer(asker)
+        try:
+            await self._tails.close_all()
+        finally:
+            if asker is not None:
+                with contextlib.suppress(*UNREACHABLE):
+                    await stop_consumer(asker)
 
     async def create_topics(self, specs: Sequence[TopicSpec]) -> Sequence[str]:
         """Make the topics that are missing."""

@@ -28,6 +28,10 @@ UNREACHABLE: Final = (KafkaError, OSError, TimeoutError)
 #: Until a request counts as lost. Kafka's default (40 s) is longer than a shop should be blind.
 REQUEST_TIMEOUT_MS: Final = 10_000
 RETRY_BACKOFF_MS: Final = 100
+#: How long the client of a lane waits before it tries a broker again that did not answer. There are many,
+#: and each tries in three places at once: with a tenth of a second, 200 connections a second were tried
+#: for four lanes. A whole second is felt where a lane that is new has no leader yet (both measured).
+READ_BACKOFF_MS: Final = 300
 #: The broker gives up a transaction of a writer that died after this long. Until then readers of its
 #: lanes see nothing newer; a successor that starts ends it at once.
 TRANSACTION_TIMEOUT_MS: Final = 30_000
@@ -80,7 +84,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
             "enable_auto_commit": False,
             "auto_offset_reset": "none",
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
-            "retry_backoff_ms": RETRY_BACKOFF_MS,
+            "retry_backoff_ms": READ_BACKOFF_MS,
             "max_partition_fetch_bytes": FETCH_BYTES_MAX,
             "fetch_max_wait_ms": FETCH_WAIT_MS,
         }
@@ -91,7 +95,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
 
 
 async def stop_consumer(consumer: Any) -> None:
-    """Stop a client that reads, all of it.
+    """Stop a client that reads, all of it, also when it fails at that or who stops it is cancelled.
 
     aiokafka lets the cancellation of its own requests out of `stop` when one of them has just failed,
     and leaves the rest of the client open (shown). Who closes must not take that for its own: a task
@@ -103,14 +107,30 @@ async def stop_consumer(consumer: Any) -> None:
     finally:
         if not stopping.done():
             await _give_up(stopping)
+        if stopping.cancelled() or stopping.exception() is not None:
+            await _stop_the_rest(consumer)
     if not stopping.cancelled():
         stopping.result()
-        return
-    # aiokafka has no public way to go on.
-    fetcher = consumer._fetcher  # noqa: SLF001
+
+
+async def _stop_the_rest(consumer: Any) -> None:
+    """Stop part by part what `stop` left open; aiokafka has no public way to go on."""
+    consumer._closed = True  # noqa: SLF001 - a stop that was given up before it began
+    left: list[asyncio.Future[Any] | None] = []
+    coordinator, fetcher = consumer._coordinator, consumer._fetcher  # noqa: SLF001
+    if coordinator is not None:
+        names = (
+            "_coordination_task",
+            "_heartbeat_task",
+            "_commit_refresh_task",
+            "_reset_committed_task",
+        )
+        left += [getattr(coordinator, name, None) for name in names]
     if fetcher is not None:
-        for left in (fetcher._fetch_task, *fetcher._pending_tasks):  # noqa: SLF001
-            await _give_up(left)
+        left += [fetcher._fetch_task, *fetcher._pending_tasks]  # noqa: SLF001
+    for task in left:
+        if task is not None:
+            await _give_up(task)
     await consumer._client.close()  # noqa: SLF001
 
 

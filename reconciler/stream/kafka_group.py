@@ -15,6 +15,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 
 from reconciler.stream.kafka_client import (
+    RETRY_BACKOFF_MS,
     UNREACHABLE,
     Cluster,
     FindSpecs,
@@ -71,6 +72,7 @@ class KafkaGroup(ConsumerRebalanceListener):  # type: ignore[misc]
             group_id=self._cluster.prefix + self._name,
             # Nothing is read through the group: its positions mean nothing.
             auto_offset_reset="latest",
+            retry_backoff_ms=RETRY_BACKOFF_MS,
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=session_ms,
             heartbeat_interval_ms=session_ms // 10,
@@ -105,13 +107,17 @@ class KafkaGroup(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def close(self) -> None:
         """Leave: the lanes are free at once."""
-        await stop_tasks(self._tasks)
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            with unavailable_when_unreachable(f"leaving group {self._name}"):
-                await stop_consumer(consumer)
-        self._keep(())
-        await self._tails.close()
+        try:
+            await stop_tasks(self._tasks)
+        finally:
+            consumer, self._consumer = self._consumer, None
+            try:
+                if consumer is not None:
+                    with unavailable_when_unreachable(f"leaving group {self._name}"):
+                        await stop_consumer(consumer)
+            finally:
+                self._keep(())
+                await self._tails.close_all()
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Note that lanes are being shared anew. Ours are read on until we know what we keep."""

@@ -13,8 +13,13 @@ from typing import Any, Final
 
 from aiokafka.errors import OffsetOutOfRangeError
 
-from reconciler.stream.kafka_client import Cluster, stop_consumer, unavailable_when_unreachable
-from reconciler.stream.promise import Batch, Lane, PositionLost, Record
+from reconciler.stream.kafka_client import (
+    UNREACHABLE,
+    Cluster,
+    stop_consumer,
+    unavailable_when_unreachable,
+)
+from reconciler.stream.promise import Batch, Lane, PositionLost, Record, StreamUnavailable
 
 #: How long a look takes at most, so that holes at the end of a lane are passed soon.
 LOOK_MS: Final = 100
@@ -126,9 +131,14 @@ class LaneTails:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._tails: dict[Lane, LaneTail] = {}
+        self._closed = False
 
     async def fetch(self, lane: Lane, from_offset: int, records_max: int, wait_s: float) -> Batch:
         """Read a lane; who reads the same one at the same time waits."""
+        if self._closed:
+            # Whoever is late must not open what nobody would close.
+            message = f"{lane.name} was closed"
+            raise StreamUnavailable(message)
         tail = self._tails.get(lane)
         if tail is None:
             tail = self._tails[lane] = LaneTail(self._cluster, lane)
@@ -138,9 +148,18 @@ class LaneTails:
         """Give the lanes that have a tail."""
         return list(self._tails)
 
-    async def close(self, *lanes: Lane) -> None:
-        """Close the tails of these lanes; of all when none is named."""
-        for lane in lanes or tuple(self._tails):
-            tail = self._tails.pop(lane, None)
-            if tail is not None:
-                await tail.close()
+    async def close(self, lane: Lane) -> None:
+        """Close the tail of a lane, if it has one."""
+        tail = self._tails.pop(lane, None)
+        if tail is not None:
+            await tail.close()
+
+    async def close_all(self) -> None:
+        """Close every tail, for good; one that fails at it keeps none of the others open."""
+        self._closed = True
+        tails = tuple(self._tails.values())
+        self._tails.clear()
+        results = await asyncio.gather(*(tail.close() for tail in tails), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, UNREACHABLE):
+                raise result

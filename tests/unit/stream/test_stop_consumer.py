@@ -36,8 +36,10 @@ class Consumer:
 
     def __init__(self, fetcher: Fetcher | None = None, error: Exception | None = None) -> None:
         self._client, self._fetcher, self._error = Client(), fetcher, error
+        self._coordinator, self._closed = None, False
 
     async def stop(self) -> None:
+        self._closed = True
         if self._error is not None:
             raise self._error
         if self._fetcher is not None:
@@ -57,7 +59,7 @@ async def test_cancellation_of_its_own_requests_is_not_ours():
 
 async def test_cancellation_of_who_stops_it_stays_ours():
     consumer = Consumer()
-    consumer._client.close = lambda: asyncio.sleep(60)
+    consumer.stop = lambda: asyncio.sleep(60)
     stopping = asyncio.create_task(stop_consumer(consumer))
     await asyncio.sleep(0)
     stopping.cancel()
@@ -66,5 +68,23 @@ async def test_cancellation_of_who_stops_it_stays_ours():
 
 
 async def test_error_of_a_stop_comes_out():
+    consumer = Consumer(error=OSError("gone"))
     with pytest.raises(OSError, match="gone"):
-        await stop_consumer(Consumer(error=OSError("gone")))
+        await stop_consumer(consumer)
+    assert consumer._client.closed, "and leaves nothing open"
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+async def test_who_is_cancelled_while_stopping_a_client_leaves_nothing_open(turns):
+    fetcher = Fetcher()
+    consumer = Consumer(fetcher)
+    fetcher.close = lambda: asyncio.sleep(60)
+    stopping = asyncio.create_task(stop_consumer(consumer))
+    for _ in range(turns + 1):
+        await asyncio.sleep(0)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    assert consumer._closed
+    assert consumer._client.closed
+    assert all(task.done() for task in (fetcher._fetch_task, *fetcher._pending_tasks))
