@@ -152,6 +152,8 @@ class Rejection(StrEnum):
     WRONG_ASSET = "wrong_asset"
     NOT_REVIVABLE = "not_revivable"
     NOTHING_TO_ACCEPT = "nothing_to_accept"
+    ACTOR_MISSING = "actor_missing"
+    REASON_MISSING = "reason_missing"
     ALREADY_UNDONE = "already_undone"
     DECISION_NOT_POSSIBLE = "decision_not_possible"
 
@@ -271,6 +273,8 @@ _TABLE: Final[list[tuple[StrEnum, str]]] = [
     (Rejection.WRONG_ASSET, "The transfer is in another asset than the order."),
     (Rejection.NOT_REVIVABLE, "The order cannot be revived."),
     (Rejection.NOTHING_TO_ACCEPT, "Nothing final has come that could be accepted."),
+    (Rejection.ACTOR_MISSING, "A decision needs the name of who decides."),
+    (Rejection.REASON_MISSING, "A decision needs a reason in words that hold years later."),
     (Rejection.ALREADY_UNDONE, "The decision was already taken back."),
     (Rejection.DECISION_NOT_POSSIBLE, "The decision does not fit what it is about."),
 ]

@@ -6,7 +6,9 @@ Amounts are plain text here and judged by the service, so that a bad one is refu
 
 from __future__ import annotations
 
-from typing import Annotated
+import unicodedata
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, field
 
@@ -168,12 +170,25 @@ Action = (
 
 
 class Decide(Message, frozen=True):
-    """A person's decision, with name and reason. An input like any fact."""
+    """A person's decision, with name and reason. An input like any fact.
+
+    Refused `actor_missing` or `reason_missing` where either holds nothing that can be read.
+    """
 
     idempotency_key: IdempotencyKey
     actor: Annotated[str, Meta(min_length=1, max_length=200)]
     reason: Annotated[str, Meta(min_length=1, max_length=2_000)]
     action: Action
+
+    @property
+    def blanks(self) -> Sequence[Literal["actor", "reason"]]:
+        """Name what holds nothing that can be read: blanks, control and format characters alone."""
+        texts: dict[Literal["actor", "reason"], str] = {"actor": self.actor, "reason": self.reason}
+        return [name for name, text in texts.items() if not _is_readable(text)]
+
+
+def _is_readable(text: str) -> bool:
+    return any(unicodedata.category(letter)[0] not in "CZ" for letter in text)
 
 
 OrderCommand = PlaceOrder | ClaimPaid | CancelOrder | AmendOrder | Decide

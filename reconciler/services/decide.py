@@ -58,6 +58,8 @@ from schemas.values import (
 #: Overdue orders that are told of a hold at once; others hear of it when something touches them.
 _HELD_AT_ONCE: Final = 1_000
 
+_MISSING: Final = {"actor": Rejection.ACTOR_MISSING, "reason": Rejection.REASON_MISSING}
+
 
 class Before(Message, frozen=True):
     """What stood before a decision, as far as an undo must put it back."""
@@ -83,6 +85,8 @@ class _Done(Message, frozen=True):
 async def decide(ledger: Ledger, item: Incoming, command: Decide, seq: int) -> None:
     """Carry a decision out. **Raises**: `RefusedError`, before anything is changed."""
     action = command.action
+    for name in command.blanks:
+        raise RefusedError(_MISSING[name])
     await load_for_decision(ledger, action)
     if isinstance(action, Undo):
         done = await _undo(ledger, item, command, action)

@@ -42,6 +42,11 @@ def decide(**action: object) -> bytes:
     return json.dumps(body).encode()
 
 
+def decide_by(**changes: str) -> bytes:
+    body = json.loads(decide(action="hold", subject="eip155:1")) | changes
+    return json.dumps(body).encode()
+
+
 def order_command(**fields: object) -> bytes:
     return json.dumps({"idempotency_key": "bad", "reference": "o-1", **fields}).encode()
 
@@ -290,6 +295,8 @@ ROWS = [
         "nothing_to_accept",
     ),
     ("revive an open order", "Decide", decide(action="revive", reference="o-1"), "not_revivable"),
+    ("nobody decides", "Decide", decide_by(actor=" \u200b "), "actor_missing"),
+    ("nobody knows why", "Decide", decide_by(reason="\t"), "reason_missing"),
     ("no such decision", "Decide", decide(action="undo", decision="nothing"), "unknown_decision"),
     (
         "no such exception",
