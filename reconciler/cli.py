@@ -61,6 +61,10 @@ COMMANDS: Final = {
         "Send events, exceptions and requests, until stopped.",
         "reconciler.commands.relay:relay",
     ),
+    "order": (
+        "Place an order, claim, cancel or amend one, as a shop does.",
+        "reconciler.commands.order:app",
+    ),
     "decide": (
         "Tell what a person decided.",
         "reconciler.commands.decide:app",

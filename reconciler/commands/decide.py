@@ -7,8 +7,7 @@ a key, shown when it is sent, by which it can be undone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Annotated, Final
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -21,15 +20,13 @@ from reconciler.commands.common import (
     put,
     say,
 )
+from reconciler.commands.sending import Answer, Outcome, Sending, message_of, read_wait
 from reconciler.config import Settings, load_settings
 from reconciler.kernel.clock import Clock, SystemClock
-from reconciler.kernel.spans import parse_span
-from reconciler.storage import reads
 from reconciler.storage.unit_of_work import Store
-from reconciler.stream.promise import Lane, Outgoing, Stream, partition_of
-from reconciler.stream.topics import ORDERS, ORDERS_REJECTED
+from reconciler.stream.promise import Outgoing
 from reconciler.wiring import open_database, open_stream
-from schemas.codec import UnreadableMessage, decode_as, encode, kind_name
+from schemas.codec import UnreadableMessage
 from schemas.commands import (
     AcceptShort,
     Action,
@@ -46,18 +43,16 @@ from schemas.commands import (
     Undo,
     WriteOff,
 )
-from schemas.envelope import Envelope, derived_id, to_headers
+from schemas.envelope import derived_id
 from schemas.values import OrderReference, TransferName
-
-LOOK_EVERY_S: Final = 0.2
-REJECTED_RECORDS: Final = 200
 
 app = App(
     name="decide",
     help="Tell what a person decided.",
     help_epilogue="""Every decision needs --actor, a name, and --reason; both stand in the journal for ever.
 It is sent to the running intake, which carries it out or refuses it; its key, printed first, undoes
-it. `reconciler export exceptions` lists what waits for a person.""",
+it. `reconciler export exceptions` lists what waits for a person. Exit code 0 says that it was carried
+out; 1 that it was refused, or that nobody answered in time: it may still be carried out then.""",
 )
 
 
@@ -179,25 +174,23 @@ def _part(text: str) -> Part:
 async def _send(action: Action, subject: str, person: Person) -> int:
     """Send the decision, show its key, and wait for its outcome."""
     settings, clock = load_settings(person.config), SystemClock()
-    wait = _span(person.wait)
+    wait = read_wait(person.wait)
     key = person.key or f"cli-{derived_id(person.actor, repr(action), clock.now().isoformat())}"
     command = Decide(idempotency_key=key, actor=person.actor, reason=person.reason, action=action)
-    message = message_of(command, subject, settings, clock)
+    message = _message_of(command, subject, settings, clock)
     async with open_database(settings) as engine, open_stream(settings, engine) as stream:
-        sent = _Sent(Store(engine), stream, key, message)
-        await sent.send()
+        sending = Sending(Store(engine), stream, command, message)
+        await sending.send()
         put(key)
-        return await sent.outcome(wait, clock)
+        return _told(await sending.outcome(wait, clock), person.wait)
 
 
-def message_of(command: Decide, subject: str, settings: Settings, clock: Clock) -> Outgoing:
+def _message_of(command: Decide, subject: str, settings: Settings, clock: Clock) -> Outgoing:
     """Write a decision as a message to `orders`. **Raises**: `BadArgument` for one that is none."""
-    for name, text in (("--actor", command.actor), ("--reason", command.reason)):
-        if not text.strip():
-            raise BadArgument(f"{name}: expected words that hold years later, found none")
-    value = encode(command)
+    for name in command.blanks:
+        raise BadArgument(f"--{name}: expected words that hold years later, found none")
     try:
-        decode_as(Decide, value)
+        return message_of(command, subject, settings=settings, clock=clock)
     except UnreadableMessage as error:
         if str(error).endswith("`$.action.transfer`"):
             expected = (
@@ -205,73 +198,21 @@ def message_of(command: Decide, subject: str, settings: Settings, clock: Clock) 
             )
             raise BadArgument(f"expected {expected}") from None
         raise BadArgument(f"not a decision: {error}") from None
-    headers = to_headers(
-        Envelope(
-            id=command.idempotency_key, type=kind_name(command), time=clock.now(), subject=subject
-        )
-    )
-    lane = Lane(ORDERS, partition_of(subject.encode(), settings.file.stream.orders_partitions))
-    return Outgoing(lane=lane, key=subject.encode(), value=value, headers=headers)
 
 
-class _Sent:
-    """A decision on its way."""
-
-    def __init__(self, store: Store, stream: Stream, key: str, message: Outgoing) -> None:
-        self._store = store
-        self._stream = stream
-        self._key = key
-        self._message = message
-        self._rejected = Lane(ORDERS_REJECTED, 0)
-        self._rejected_from = 0
-        self._known_before = False
-
-    async def send(self) -> None:
-        """Append it under a name of its own, which fences nobody."""
-        _, self._rejected_from = await self._stream.bounds(self._rejected)
-        self._known_before = await self._is_known()
-        writer = self._stream.writer(f"decide/{self._key}")
-        try:
-            await writer.start()
-            await writer.append([self._message])
-        finally:
-            await writer.close()
-
-    async def outcome(self, wait: timedelta, clock: Clock) -> int:
-        """Wait until it was carried out or refused, and say which."""
-        until_s = clock.monotonic_s() + wait.total_seconds()
-        while clock.monotonic_s() < until_s:
-            refusal = await self._refusal()
-            if refusal is not None:
-                say(f"refused: {refusal}")
-                return NOT_WELL
-            if not self._known_before and await self._is_known():
-                say("carried out")
-                return DONE
-            await clock.sleep(LOOK_EVERY_S)
-        if self._known_before:
-            say("this key was used before; the same decision again changes nothing")
-        else:
-            say("sent, and not carried out yet: is an intake running?")
+def _told(outcome: Outcome, wait: str) -> int:
+    """Say what became of a decision, and give the exit code: 0 only for one that holds."""
+    if outcome.answer is Answer.REFUSED:
+        say(f"refused: {outcome.why}")
+        return NOT_WELL
+    if outcome.answer is Answer.CARRIED_OUT:
+        say("carried out")
         return DONE
-
-    async def _is_known(self) -> bool:
-        return bool(await self._store.read(lambda work: reads.commands(work, [self._key])))
-
-    async def _refusal(self) -> str | None:
-        batch = await self._stream.read(
-            self._rejected, from_offset=self._rejected_from, records_max=REJECTED_RECORDS
-        )
-        self._rejected_from = batch.next_offset
-        for record in batch.records:
-            if record.value == self._message.value:
-                headers = dict(record.headers)
-                return headers.get("rejected_reason", b"").decode()
-        return None
-
-
-def _span(text: str) -> timedelta:
-    try:
-        return parse_span(text)
-    except ValueError as error:
-        raise BadArgument(f"--wait: {error}") from None
+    if outcome.answer is Answer.REPEATED:
+        say("this key was used before; the same decision again changes nothing")
+        return DONE
+    say(
+        f"the decision is sent and may still be carried out: nothing answered within {wait}; "
+        "are an intake and a relay running? The same command with --key and the key above asks again"
+    )
+    return NOT_WELL

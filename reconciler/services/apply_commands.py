@@ -244,7 +244,7 @@ class _Run:
         known = self.commands.get(getattr(message, "idempotency_key", ""))
         if known is None:
             return False
-        if known.digest != _digest(item, message):
+        if known.digest != digest_of(item.type, message):
             raise RefusedError(Rejection.IDEMPOTENCY_CONFLICT, f"Found {known.key}.")
         return True
 
@@ -252,7 +252,7 @@ class _Run:
         self.done.applied += 1
         row = CommandRow(
             key=getattr(message, "idempotency_key", ""),
-            digest=_digest(item, message),
+            digest=digest_of(item.type, message),
             reference=getattr(message, "reference", ""),
             applied_at=item.recorded_at,
         )
@@ -293,8 +293,9 @@ class _Run:
             await self._apply_or_reject(item, await self.seqs.take())
 
 
-def _digest(item: Incoming, message: Message) -> bytes:
-    return hashlib.sha256(item.type.encode() + b"\x00" + encode(message)).digest()
+def digest_of(type_name: str, message: Message) -> bytes:
+    """Give what an idempotency key stands for: the same key with another digest is a conflict."""
+    return hashlib.sha256(type_name.encode() + b"\x00" + encode(message)).digest()
 
 
 def _address_of_place(context: ServiceContext, command: PlaceOrder) -> AddressKey | None:

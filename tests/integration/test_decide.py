@@ -13,6 +13,7 @@ from schemas.values import transfer_id
 from tests.parts.service import running, service, write_settings
 from tests.parts.settings import CHAIN
 
+pytestmark = pytest.mark.usefixtures("logs_apart")
 TRANSFER = transfer_id(CHAIN, "0x1", "value")
 
 
@@ -59,9 +60,13 @@ async def test_the_same_key_with_another_decision_is_a_conflict(parts, tmp_path,
         assert "k1" in capsys.readouterr().err
 
 
-async def test_without_an_intake_the_decision_is_sent_and_waits(parts, tmp_path, capsys):
-    assert await hold(CHAIN, person=person(tmp_path, wait="1ms")) == 0
-    assert "is an intake running?" in capsys.readouterr().err
+async def test_without_an_intake_the_decision_is_sent_and_the_exit_code_says_that_nobody_answered(
+    parts, tmp_path, capsys
+):
+    assert await hold(CHAIN, person=person(tmp_path, wait="1ms")) == 1
+    said = capsys.readouterr().err
+    assert "is sent and may still be carried out" in said
+    assert "are an intake and a relay running?" in said
     (record,) = await sent(parts)
     command = decode_as(Decide, record.value)
     assert (command.actor, command.reason, command.action) == (
@@ -89,7 +94,7 @@ async def test_what_is_no_decision_is_not_sent(parts, tmp_path, decision, words)
 
 
 @pytest.mark.parametrize(
-    "change", [{"actor": ""}, {"actor": " "}, {"reason": "  "}, {"wait": "10"}]
+    "change", [{"actor": ""}, {"actor": " "}, {"reason": "  \u200b"}, {"wait": "10"}]
 )
 async def test_a_decision_needs_a_name_a_reason_and_a_span(parts, tmp_path, change):
     with pytest.raises(Refusal):

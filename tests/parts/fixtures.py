@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from reconciler.observability.logs import set_up_logs
 from tests.parts.anvil.node import AnvilNode
 from tests.parts.kafka.cluster import KafkaCluster
 from tests.parts.postgres import PostgresServer
@@ -56,3 +59,14 @@ def anvil() -> Iterator[AnvilNode]:
     node.start()
     yield node
     node.stop()
+
+
+@pytest.fixture
+def logs_apart() -> Iterator[io.StringIO]:
+    """Send logs where no test of a command's output meets them."""
+    root = logging.getLogger()
+    kept = root.handlers, root.level
+    stream = io.StringIO()
+    set_up_logs("info", stream=stream)
+    yield stream
+    root.handlers, root.level = kept
