@@ -18,7 +18,7 @@ from reconciler.stream.topics import PAYMENT_EVENTS
 from schemas.values import Message
 
 
-class StatusEntry(Struct, kw_only=True):
+class StatusEntry(Struct):
     """A journal entry of any kind, as far as events need it."""
 
     id: int
@@ -50,7 +50,7 @@ class _Promised(Struct, frozen=True):
         return event_id(self.order, self.sequence)
 
 
-class OutboxEvent(Struct, kw_only=True):
+class OutboxEvent(Struct):
     """A message of the outbox, as far as it is compared."""
 
     id: int

@@ -34,7 +34,7 @@ from reconciler.storage.unit_of_work import Work
 FAULTS_MAX: Final = 100
 
 
-class Entry(Struct, kw_only=True):
+class Entry(Struct):
     """A journal entry as it is stored."""
 
     id: int
@@ -47,7 +47,7 @@ class Entry(Struct, kw_only=True):
     hash: bytes
 
 
-class Verified(Struct, kw_only=True):
+class Verified(Struct):
     """What was found. `faults` are sentences, at most `FAULTS_MAX` of them, the first one first.
 
     `unsealed` counts the entries behind the last seal, `unsigned` the seals that nobody signed.

@@ -8,6 +8,7 @@ from importlib import metadata
 
 from reconciler.commands.common import say
 from reconciler.config import Settings
+from reconciler.kernel.garbage import collect_seldom
 from reconciler.kernel.refusals import Refusal
 from reconciler.observability import metrics
 from reconciler.observability.health import HealthServer, Verdict
@@ -18,8 +19,9 @@ from reconciler.wiring import Parts
 
 
 def begin(settings: Settings) -> None:
-    """Set logs up as the settings say."""
+    """Set logs up as the settings say, and the process for long work."""
     set_up_logs(settings.file.log.level)
+    collect_seldom()
 
 
 async def serve(parts: Parts, jobs: Mapping[str, Job], *, port: int | None) -> None:

@@ -19,7 +19,7 @@ from reconciler.model.transfer import OrderTransfer
 from reconciler.services.context import ServiceContext
 from reconciler.services.state import OrderState, decode_state, encode_state
 from reconciler.storage import reads, rows, tables, writes
-from reconciler.storage.bulk import insert, upsert
+from reconciler.storage.bulk import insert, update, upsert
 from reconciler.storage.journal import JournalWriter
 from reconciler.storage.unit_of_work import Work
 from reconciler.stream.promise import partition_of
@@ -144,6 +144,7 @@ class Ledger:
         self._new_addresses: set[AddressKey] = set()
         self._new_orders: set[str] = set()
         self._dirty_transfers: set[str] = set()
+        self._new_transfers: set[str] = set()
         self._dirty_shares: set[str] = set()
         self._outbox: list[rows.OutboxRow] = []
         self.new_rows: dict[str, list[Any]] = {}
@@ -394,6 +395,8 @@ class Ledger:
 
     def put_transfer(self, row: rows.TransferRow) -> None:
         """Take in a new transfer, or note that one changed."""
+        if row.transfer not in self.transfers:
+            self._new_transfers.add(row.transfer)
         self._take(row)
         self._dirty_transfers.add(row.transfer)
 
@@ -543,22 +546,35 @@ class Ledger:
         placed = [entry.row for entry in dirty if entry.row.reference in new]
         await insert(connection, tables.orders, placed)
         changed = [entry.row for entry in dirty if entry.row.reference not in new]
-        await upsert(connection, tables.orders, changed, keys=("reference",))
+        await update(
+            connection, tables.orders, changed, key="reference", columns=rows.JUDGED_COLUMNS
+        )
         self._new_orders.clear()
 
     async def _flush_transfers(self) -> None:
         connection = self.work.connection
-        changed = [self.transfers[name] for name in sorted(self._dirty_transfers)]
-        await upsert(connection, tables.transfers, changed, keys=("transfer",))
+        dirty, new = sorted(self._dirty_transfers), self._new_transfers
+        await insert(
+            connection, tables.transfers, [self.transfers[name] for name in dirty if name in new]
+        )
+        changed = [self.transfers[name] for name in dirty if name not in new]
+        await update(
+            connection,
+            tables.transfers,
+            changed,
+            key="transfer",
+            columns=rows.TransferRow.__struct_fields__[1:],
+        )
         given = sorted(self._dirty_shares)
         if given:
-            await writes.forget_shares(self.work, given)
+            await writes.forget_shares(self.work, [name for name in given if name not in new])
             await insert(
                 connection,
                 tables.shares,
                 [share for name in given for share in self._shares[name]],
             )
         self._dirty_transfers.clear()
+        self._new_transfers.clear()
         self._dirty_shares.clear()
 
     async def _flush_lanes(self) -> None:

@@ -53,7 +53,10 @@ def make_engine(
         pool_size=connections,
         max_overflow=connections,
         pool_pre_ping=True,
-        connect_args={"command_timeout": _STATEMENT_TIMEOUT_S},
+        connect_args={
+            "command_timeout": _STATEMENT_TIMEOUT_S,
+            "server_settings": {"plan_cache_mode": "force_custom_plan"},
+        },
     )
 
 

@@ -22,7 +22,7 @@ class ShardLostError(Exception):
     """A younger relay has taken the shard."""
 
 
-class OutboxMessage(Struct, kw_only=True):
+class OutboxMessage(Struct):
     """A message as it waits."""
 
     id: int

@@ -40,8 +40,7 @@ def columns_of(table: Table, kind: type[Struct]) -> list[Any]:
 async def fetch(work: Work, kind: type[R], statement: Select[Any]) -> list[R]:
     """Run a select whose columns are the struct's fields."""
     found = await work.connection.execute(statement)
-    names = kind.__struct_fields__
-    return [kind(**dict(zip(names, row, strict=True))) for row in found]
+    return [kind(*row) for row in found]
 
 
 def one_of(work: Work, column: ColumnElement[Any], keys: Sequence[Any]) -> ColumnElement[bool]:

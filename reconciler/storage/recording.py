@@ -23,7 +23,7 @@ MESSAGE_KINDS: Final = ("fact", "command", "decision")
 PAGE_ROWS: Final = 1_000
 
 
-class JournalledMessage(Struct, kw_only=True):
+class JournalledMessage(Struct):
     """A fact, command or decision, with its body as the journal keeps it."""
 
     seq: int
@@ -31,7 +31,7 @@ class JournalledMessage(Struct, kw_only=True):
     body: bytes
 
 
-class LaneMessage(Struct, kw_only=True):
+class LaneMessage(Struct):
     """A watermark or a retraction; `inbox_until` is how far `orders` had been applied."""
 
     seq: int
@@ -43,7 +43,7 @@ class LaneMessage(Struct, kw_only=True):
     value: bytes
 
 
-class UnreadMessage(Struct, kw_only=True):
+class UnreadMessage(Struct):
     """A message that could not be applied, as it came."""
 
     seq: int
@@ -56,7 +56,7 @@ class UnreadMessage(Struct, kw_only=True):
     recorded_at: datetime
 
 
-class Told(Struct, kw_only=True):
+class Told(Struct):
     """A message of the outbox."""
 
     id: int

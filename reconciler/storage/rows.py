@@ -12,7 +12,7 @@ from schemas.amounts import BaseUnits
 NO_HASH = bytes(32)
 
 
-class LaneRow(Struct, kw_only=True):
+class LaneRow(Struct):
     """How far one lane was applied. `seq` orders its last entry among everything applied."""
 
     lane: str
@@ -29,7 +29,7 @@ class LaneRow(Struct, kw_only=True):
     journal_hash: bytes = NO_HASH
 
 
-class LaneLogRow(Struct, kw_only=True):
+class LaneLogRow(Struct):
     """One watermark or retraction that moved a lane's coverage, or a watermark that held it.
 
     What is covered after it stands in the columns. `kind` is `watermark`, `retraction` or `gap`. A watermark is `live` until its block is retracted.
@@ -51,7 +51,7 @@ class LaneLogRow(Struct, kw_only=True):
     value: bytes
 
 
-class AddressRow(Struct, kw_only=True):
+class AddressRow(Struct):
     """An address of ours. `owner` is the order of an own one, None for a shared one.
 
     `covered` lists the chains on which it was scanned back, `noted` attention codes; both
@@ -79,7 +79,7 @@ class AddressRow(Struct, kw_only=True):
         return True
 
 
-class OrderRow(Struct, kw_only=True):
+class OrderRow(Struct):
     """An order's columns and its whole state as one document."""
 
     reference: str
@@ -104,7 +104,22 @@ class OrderRow(Struct, kw_only=True):
     journal_hash: bytes = NO_HASH
 
 
-class ReservationRow(Struct, kw_only=True):
+#: What a judgement changes of an order's row. The rest is as it was placed.
+JUDGED_COLUMNS = (
+    "phase",
+    "is_open",
+    "sequence",
+    "assessed_seq",
+    "due_time",
+    "due_height",
+    "due_finalized",
+    "waits",
+    "state",
+    "journal_hash",
+)
+
+
+class ReservationRow(Struct):
     """One amount on a shared address, kept for one order until `match_end`."""
 
     family: str
@@ -118,7 +133,7 @@ class ReservationRow(Struct, kw_only=True):
     live: bool = True
 
 
-class TransferRow(Struct, kw_only=True):
+class TransferRow(Struct):
     """One transfer to an address of ours, as the chain has it now, and whose it is."""
 
     transfer: str
@@ -149,7 +164,7 @@ class TransferRow(Struct, kw_only=True):
     seq: int
 
 
-class ShareRow(Struct, kw_only=True):
+class ShareRow(Struct):
     """A transfer's part that counts for an order."""
 
     transfer: str
@@ -158,7 +173,7 @@ class ShareRow(Struct, kw_only=True):
     share: BaseUnits
 
 
-class ClaimRow(Struct, kw_only=True):
+class ClaimRow(Struct):
     """Who named which transaction or sender, for look-ups from the other side."""
 
     order_ref: str
@@ -169,7 +184,7 @@ class ClaimRow(Struct, kw_only=True):
     claimed_at: datetime
 
 
-class CommandRow(Struct, kw_only=True):
+class CommandRow(Struct):
     """An idempotency key that was used, and the digest of what it was used for."""
 
     key: str
@@ -178,7 +193,7 @@ class CommandRow(Struct, kw_only=True):
     applied_at: datetime
 
 
-class ParkedRow(Struct, kw_only=True):
+class ParkedRow(Struct):
     """A command that waits for its order, with the bytes as they came."""
 
     reference: str
@@ -191,7 +206,7 @@ class ParkedRow(Struct, kw_only=True):
     recorded_at: datetime
 
 
-class DecisionRow(Struct, kw_only=True):
+class DecisionRow(Struct):
     """A person's decision. `before` keeps what an undo puts back."""
 
     key: str
@@ -203,7 +218,7 @@ class DecisionRow(Struct, kw_only=True):
     undone_by: str | None = None
 
 
-class HoldRow(Struct, kw_only=True):
+class HoldRow(Struct):
     """Verdicts wait on this chain, asset, lane or route."""
 
     subject: str
@@ -212,7 +227,7 @@ class HoldRow(Struct, kw_only=True):
     since: datetime
 
 
-class ExceptionRow(Struct, kw_only=True):
+class ExceptionRow(Struct):
     """The last state of an exception. `settled`: a person closed it while its cause is there."""
 
     exception: str
@@ -228,7 +243,7 @@ class ExceptionRow(Struct, kw_only=True):
     body: bytes
 
 
-class UnreadableRow(Struct, kw_only=True):
+class UnreadableRow(Struct):
     """A fact that could not be applied, as it came. `seq` orders it among everything applied."""
 
     seq: int
@@ -242,7 +257,7 @@ class UnreadableRow(Struct, kw_only=True):
     recorded_at: datetime
 
 
-class JournalRow(Struct, kw_only=True):
+class JournalRow(Struct):
     """One entry. `hash` covers the hash before it in its chain and the body's bytes.
 
     `seq` says at which applied record it was made; `id`, given by the database, orders a chain.
@@ -257,7 +272,7 @@ class JournalRow(Struct, kw_only=True):
     hash: bytes
 
 
-class OutboxRow(Struct, kw_only=True):
+class OutboxRow(Struct):
     """A message on its way out, written with what it tells of. `id` is given by the database."""
 
     shard: int

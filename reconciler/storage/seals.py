@@ -43,7 +43,7 @@ _DOMAIN: Final = b"crypto-payment-reconciler/seal/1\x00"
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
-class SealRow(Struct, kw_only=True):
+class SealRow(Struct):
     """A seal as it is stored: the bytes that were hashed, and the signature over their hash."""
 
     number: int
@@ -103,7 +103,7 @@ class SealingKey:
         return self._key.public_key().public_bytes_raw().hex()
 
 
-class JournalMark(Struct, kw_only=True):
+class JournalMark(Struct):
     """What a seal takes of an entry."""
 
     id: int

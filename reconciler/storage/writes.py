@@ -82,6 +82,8 @@ async def take_back_watermarks(work: Work, lane: str, *, above: int) -> None:
 
 async def forget_shares(work: Work, transfers: list[str]) -> None:
     """Remove what was said of who owns these transfers; the new shares follow."""
+    if not transfers:
+        return
     table = tables.shares
     await work.connection.execute(delete(table).where(one_of(work, table.c.transfer, transfers)))
 
@@ -117,9 +119,9 @@ async def mark_undone(work: Work, key: str, *, by: str) -> None:
 
 async def _take(work: Work, condition: ColumnElement[bool]) -> list[rows.ParkedRow]:
     """Remove and give in one statement: of two that ask at once, one gets a command."""
-    table, names = tables.parked, rows.ParkedRow.__struct_fields__
+    table = tables.parked
     taken = await work.connection.execute(
         delete(table).where(condition).returning(table.c.id, *columns_of(table, rows.ParkedRow))
     )
     in_order = sorted(taken, key=lambda row: int(row[0]))
-    return [rows.ParkedRow(**dict(zip(names, row[1:], strict=True))) for row in in_order]
+    return [rows.ParkedRow(*row[1:]) for row in in_order]

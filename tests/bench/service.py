@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import UTC, datetime
 
 from sqlalchemy import text
 
-from reconciler.intake import Intake, IntakeTerms
-from reconciler.kernel.clock import SystemClock
-from reconciler.observability.health import Health
+from reconciler.kernel.garbage import collect_seldom
 from reconciler.observability.logs import set_up_logs
-from reconciler.observability.metrics import Meters
-from reconciler.relay import Relay
 from reconciler.storage.unit_of_work import Work
 from reconciler.stream.kafka import KafkaStream
-from reconciler.stream.promise import Lane, Outgoing, Stream, Writer
-from reconciler.stream.topics import topic_specs, transfers_topic
-from schemas.caip import Family
+from reconciler.stream.promise import Outgoing, Stream, Writer
 from schemas.commands import PlaceOrder
 from schemas.values import Message
+from tests.bench.side import beside, lane_of, specs_of
 from tests.parts.kafka.cluster import KafkaCluster
 from tests.parts.postgres import PostgresServer
-from tests.parts.world import ETHEREUM, POLYGON, World, address
+from tests.parts.world import World, address
 
 PLACE_BATCH = 250
 
@@ -52,24 +47,28 @@ def kafka() -> Iterator[str]:
 class BenchService:
     """One database, one log, one intake, one relay, and a hand that plays the watcher."""
 
-    def __init__(self, world: World, stream: Stream) -> None:
+    def __init__(self, world: World, stream: Stream, *, url: str, bootstrap: str) -> None:
         self.world = world
         self.stream = stream
-        self.specs = topic_specs({ETHEREUM: 1, POLYGON: 1}, [Family("eip155")], orders_partitions=1)
-        self.lane = Lane(transfers_topic(ETHEREUM), 0)
+        self._url = url
+        self._bootstrap = bootstrap
+        self.lanes = len(world.ethereum.lanes)
         self.writer: Writer = stream.writer("watch/eip155:1")
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, url: str, bootstrap: str, **policy: object) -> AsyncIterator[BenchService]:
+    async def open(
+        cls, url: str, bootstrap: str, *, lanes: int = 1, **policy: object
+    ) -> AsyncIterator[BenchService]:
         set_up_logs("warning")
-        world = await World.open(url, **policy)
+        collect_seldom()
+        world = await World.open(url, lanes=lanes, **policy)
         world.sweeps = False
         world.now = datetime.now(UTC)
         stream = KafkaStream(bootstrap)
         await stream.start()
-        service = cls(world, stream)
-        await stream.create_topics(service.specs)
+        service = cls(world, stream, url=url, bootstrap=bootstrap)
+        await stream.create_topics(specs_of(lanes))
         await service.writer.start()
         try:
             yield service
@@ -92,32 +91,18 @@ class BenchService:
         )
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Run intake and relay in this loop."""
-        intake = Intake(
-            IntakeTerms(clock_slack=timedelta(seconds=2)),
-            store=self.world.store,
-            context=self.world.context,
-            stream=self.stream,
-            clock=SystemClock(),
-            meters=Meters(),
-            health=Health(),
-        )
-        relay = Relay(
-            0,
-            store=self.world.store,
-            stream=self.stream,
-            specs={spec.name: spec for spec in self.specs},
-            clock=SystemClock(),
-            meters=Meters(),
-        )
-        tasks = [asyncio.create_task(intake.run()), asyncio.create_task(relay.run())]
-        try:
+    async def running(self, intakes: int = 1) -> AsyncIterator[None]:
+        """Run intakes and a relay, each a process of its own."""
+        roles = ["relay", *["intake"] * intakes]
+        async with beside(*roles, url=self._url, bootstrap=self._bootstrap, lanes=self.lanes):
+            await self._at_work()
             yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _at_work(self) -> None:
+        """Wait until somebody applies every lane: a watermark on each is what shows it."""
+        await self.publish(self.world.ethereum.watermark())
+        while await self.world.store.read(_applied) < self.lanes:
+            await asyncio.sleep(0.05)
 
     async def drained(self) -> None:
         """Wait until everything from before has left the outbox."""
@@ -126,11 +111,27 @@ class BenchService:
 
     async def publish(self, *facts: Message) -> None:
         """Append facts as the chain's watcher would, in one transaction."""
-        await self.writer.append([self._outgoing(fact) for fact in facts])
+        await self.writer.append([sent for fact in facts for sent in self._outgoing(fact)])
 
-    def _outgoing(self, fact: Message) -> Outgoing:
-        record = self.world.record(self.lane, getattr(fact, "to", "block").lower(), fact)
-        return Outgoing(lane=self.lane, key=record.key, value=record.value, headers=record.headers)
+    def _outgoing(self, fact: Message) -> Sequence[Outgoing]:
+        """A transfer goes to its address's lane, a watermark to every lane."""
+        to = getattr(fact, "to", None)
+        numbers = range(self.lanes) if to is None else [lane_of(to, self.lanes)]
+        found = []
+        for number in numbers:
+            lane = self.world.ethereum.lanes[number]
+            record = self.world.record(lane, (to or "block").lower(), fact)
+            found.append(
+                Outgoing(lane=lane, key=record.key, value=record.value, headers=record.headers)
+            )
+        return found
+
+
+async def _applied(work: Work) -> int:
+    found = await work.connection.execute(
+        text("SELECT count(*) FROM positions WHERE lane LIKE 'transfers.eip155-1/%'")
+    )
+    return int(found.scalar_one())
 
 
 async def _waiting(work: Work) -> int:

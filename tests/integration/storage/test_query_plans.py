@@ -67,3 +67,15 @@ async def test_a_frequent_question_reads_no_table_from_end_to_end(
             steps = [str(row[3]) for row in plan]
             own = {f"SCAN {table}" for table in (*tables.metadata.tables, *stream_metadata.tables)}
             assert not own & set(steps), (statement, steps)
+
+
+def test_no_index_begins_with_what_nearly_every_row_shares() -> None:
+    """Before it has statistics PostgreSQL takes such a column for a choice one, and walks all rows."""
+    keys = {
+        name: [column.name for column in part.columns]
+        for table in tables.metadata.tables.values()
+        for name, part in [("primary key of " + table.name, table.primary_key)]
+        + [(str(index.name), index) for index in table.indexes]
+    }
+    shared = {"family", "chain"}
+    assert not [name for name, (first, *more) in keys.items() if more and first in shared]

@@ -101,7 +101,7 @@ def _addresses() -> None:
         sa.Column("noted", sa.Text(), nullable=False),
         sa.Column("watched_since", INSTANT, nullable=False),
         sa.Column("journal_hash", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("family", "key", name="pk_addresses"),
+        sa.PrimaryKeyConstraint("key", "family", name="pk_addresses"),
     )
 
 
@@ -116,8 +116,8 @@ def _claims() -> None:
         sa.Column("claimed_at", INSTANT, nullable=False),
         sa.PrimaryKeyConstraint("order_ref", "key", name="pk_claims"),
     )
-    op.create_index("ix_claims_family_sender", "claims", ["family", "sender"])
-    op.create_index("ix_claims_family_tx", "claims", ["family", "tx"])
+    op.create_index("ix_claims_sender_family", "claims", ["sender", "family"])
+    op.create_index("ix_claims_tx_family", "claims", ["tx", "family"])
 
 
 def _commands() -> None:
@@ -273,11 +273,30 @@ def _orders() -> None:
         sa.Column("journal_hash", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("reference", name="pk_orders"),
         sa.UniqueConstraint("page_token", name="uq_orders_page_token"),
+        postgresql_with={"toast_tuple_target": 8160},
     )
-    op.create_index("ix_orders_due_finalized", "orders", ["lane", "due_finalized"])
-    op.create_index("ix_orders_due_height", "orders", ["lane", "due_height"])
-    op.create_index("ix_orders_due_time", "orders", ["lane", "due_time"])
-    op.create_index("ix_orders_family_address_key", "orders", ["family", "address_key"])
+    op.create_index(
+        "ix_orders_due_finalized",
+        "orders",
+        ["lane", "due_finalized"],
+        postgresql_where=sa.text("due_finalized IS NOT NULL"),
+        sqlite_where=sa.text("due_finalized IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_orders_due_height",
+        "orders",
+        ["lane", "due_height"],
+        postgresql_where=sa.text("due_height IS NOT NULL"),
+        sqlite_where=sa.text("due_height IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_orders_due_time",
+        "orders",
+        ["lane", "due_time"],
+        postgresql_where=sa.text("due_time IS NOT NULL"),
+        sqlite_where=sa.text("due_time IS NOT NULL"),
+    )
+    op.create_index("ix_orders_address_key_family", "orders", ["address_key", "family"])
     op.create_index(
         "ix_orders_open_phase",
         "orders",
@@ -285,8 +304,13 @@ def _orders() -> None:
         postgresql_where=sa.text("is_open"),
         sqlite_where=sa.text("is_open = 1"),
     )
-    op.create_index("ix_orders_purchase", "orders", ["purchase"])
-    op.create_index("ix_orders_route_is_open", "orders", ["route", "is_open"])
+    op.create_index(
+        "ix_orders_purchase",
+        "orders",
+        ["purchase"],
+        postgresql_where=sa.text("purchase IS NOT NULL"),
+        sqlite_where=sa.text("purchase IS NOT NULL"),
+    )
     op.create_index(
         "ix_orders_waits",
         "orders",
@@ -386,7 +410,7 @@ def _reservations() -> None:
     op.create_index(
         "uq_reservations_live",
         "reservations",
-        ["family", "address_key", "asset", "amount"],
+        ["address_key", "family", "asset", "amount"],
         unique=True,
         postgresql_where=sa.text("live"),
         sqlite_where=sa.text("live = 1"),
@@ -452,8 +476,8 @@ def _transfers() -> None:
         ),
         sa.PrimaryKeyConstraint("transfer", name="pk_transfers"),
     )
-    op.create_index("ix_transfers_chain_tx", "transfers", ["chain", "tx"])
-    op.create_index("ix_transfers_family_address_key", "transfers", ["family", "address_key"])
+    op.create_index("ix_transfers_tx_chain", "transfers", ["tx", "chain"])
+    op.create_index("ix_transfers_address_key_family", "transfers", ["address_key", "family"])
     op.create_index("ix_transfers_lane_height", "transfers", ["lane", "height"])
 
 
