@@ -36,6 +36,18 @@ class FollowSettings(Struct, frozen=True, kw_only=True):
     recent_recipients_max: int = 200_000
     look_ups_a_step: int = 20
     look_ups_a_minute: int = 60
+    #: Rests before what was unknown or waiting is asked again; together longer than an order is open.
+    look_up_again_s: tuple[float, ...] = (
+        15.0,
+        30.0,
+        60.0,
+        120.0,
+        240.0,
+        480.0,
+        960.0,
+        1_920.0,
+        3_840.0,
+    )
     covered_a_step: int = 1_000
     requests_max: int = 10_000
     rest_first_s: float = 0.25

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,16 +22,23 @@ from chains.pace import Allowance, FollowSettings
 from chains.port import ChainSource, Step, WatchEntry
 from chains.spans import Spans
 from chains.watched import RecentBlocks, Watched
-from schemas.facts import AddressCovered, ChainFact, TransactionLookedUp
+from schemas.facts import AddressCovered, ChainFact, LookedUpState, TransactionLookedUp
 from schemas.requests import LookUpTransaction, ReadAgain
 
 
 class LookUp(Struct):
-    """One look-up that is not answered yet."""
+    """One look-up that is not answered yet, or whose answer may still change: then `said` is it."""
 
     request: LookUpTransaction
     retry_at_s: float = 0.0
     failures: int = 0
+    asked: int = 0
+    said: LookedUpState | None = None
+
+
+#: What becomes of such a transaction is not decided yet. What pays us arrives by itself; that one
+#: failed, or pays us nothing, only a look-up tells (CH-F01, CH-M11).
+_UNSETTLED: Final = frozenset({LookedUpState.UNKNOWN, LookedUpState.PENDING})
 
 
 Work = LookUp | BackScan | ReadAgainScan
@@ -70,6 +77,7 @@ class SideWork:
         self._covered: deque[deque[tuple[int, AddressCovered]]] = deque()
         self._again: deque[ReadAgainScan] = deque()
         self._look_ups: deque[LookUp] = deque()
+        self._unsettled: deque[LookUp] = deque(maxlen=settings.requests_max)
         self._allowance = Allowance(settings.look_ups_a_minute)
 
     # --- what is asked -------------------------------------------------------------------------
@@ -170,10 +178,14 @@ class SideWork:
         Those that failed least come first: transactions that no node can tell of, named by whoever
         likes, do not stand before those of other customers.
         """
-        most = min(self._settings.look_ups_a_step, self._allowance.room(self._clock.monotonic_s()))
-        if most <= 0 or not self._look_ups:
+        room = self._allowance.room(self._clock.monotonic_s())
+        most = min(self._settings.look_ups_a_step, room)
+        if most <= 0 or not (self._look_ups or self._unsettled):
             return []
-        return sorted(self._due(self._look_ups), key=lambda one: one.failures)[:most]
+        fresh = sorted(self._due(self._look_ups), key=lambda one: one.failures)[:most]
+        # Half of every minute is left to those that were never asked.
+        spare = min(most - len(fresh), room - self._settings.look_ups_a_minute // 2)
+        return [*fresh, *self._due(self._unsettled)[: max(0, spare)]]
 
     async def _look_up(self, due: Sequence[LookUp]) -> Step | None:
         facts: list[TransactionLookedUp] = []
@@ -184,9 +196,19 @@ class SideWork:
             except (Retryable, Unsupported) as error:
                 self._put_off(one, error)
                 continue
-            facts.append(replace(answer, request=one.request.request))
-            self._look_ups.remove(one)
+            if answer.state is not one.said:
+                facts.append(replace(answer, request=one.request.request))
+            self._settle(one, answer.state)
         return Step(facts=facts) if facts else None
+
+    def _settle(self, one: LookUp, state: LookedUpState) -> None:
+        """Put an answered look-up away; one whose answer may change is asked again a few times."""
+        (self._look_ups if one.said is None else self._unsettled).remove(one)
+        rests = self._settings.look_up_again_s
+        if state in _UNSETTLED and one.asked < len(rests):
+            one.retry_at_s = self._clock.monotonic_s() + rests[one.asked]
+            one.asked, one.said, one.failures = one.asked + 1, state, 0
+            self._unsettled.append(one)
 
     def _announce(self) -> Step | None:
         """Say which addresses are covered, together with the watchlist offset that moves by it."""

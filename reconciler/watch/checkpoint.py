@@ -18,7 +18,7 @@ from reconciler.stream.topics import transfers_topic
 from schemas.caip import ChainName
 from schemas.codec import decode_as
 from schemas.envelope import from_headers
-from schemas.facts import BlockRetracted, TransactionLookedUp, Watermark
+from schemas.facts import BlockRetracted, LookedUpState, TransactionLookedUp, Watermark
 
 #: Offsets read in one go on the way back.
 CHUNK_OFFSETS: Final = 2_000
@@ -31,17 +31,20 @@ _Read = Watermark | BlockRetracted | TransactionLookedUp
 _KINDS: Final[dict[str, type[_Read]]] = {
     kind.__name__: kind for kind in (Watermark, BlockRetracted, TransactionLookedUp)
 }
+_UNSETTLED: Final = frozenset({LookedUpState.UNKNOWN, LookedUpState.PENDING})
 
 
 class Tail(Struct, frozen=True, kw_only=True):
     """What the end of the log says: the checkpoint, and the requests answered since its start.
 
+    `unsettled` are those of them whose transaction no node knew, or that waited: their answer may change.
     `told_at` is when the last watermark was written, by its writer's clock: it tells one writer's
     watermark from another's.
     """
 
     checkpoint: Checkpoint | None
     answered: frozenset[str]
+    unsettled: frozenset[str]
     told_at: datetime | None
 
 
@@ -53,7 +56,7 @@ async def read_tail(stream: Stream, chain: ChainName, *, reorganisation_limit: i
     lane = Lane(transfers_topic(chain), 0)
     first, end = await stream.bounds(lane)
     facts: deque[Watermark | BlockRetracted] = deque()
-    answered: set[str] = set()
+    answered: dict[str, LookedUpState] = {}
     told_at: datetime | None = None
     while end > first:
         start = max(first, end - CHUNK_OFFSETS)
@@ -63,13 +66,19 @@ async def read_tail(stream: Stream, chain: ChainName, *, reorganisation_limit: i
         facts.extendleft(
             fact for fact in reversed(found) if isinstance(fact, Watermark | BlockRetracted)
         )
-        answered.update(fact.request for fact in found if isinstance(fact, TransactionLookedUp))
+        looked_up = [fact for fact in found if isinstance(fact, TransactionLookedUp)]
+        answered = {fact.request: fact.state for fact in looked_up} | answered
         if _reaches_far_enough(standing_watermarks(facts), reorganisation_limit):
             break
         end = start
     standing = standing_watermarks(facts)
     checkpoint = Checkpoint(watermarks=standing) if standing else None
-    return Tail(checkpoint=checkpoint, answered=frozenset(answered), told_at=told_at)
+    return Tail(
+        checkpoint=checkpoint,
+        answered=frozenset(answered),
+        unsettled=frozenset(name for name, state in answered.items() if state in _UNSETTLED),
+        told_at=told_at,
+    )
 
 
 def standing_watermarks(facts: Iterable[Watermark | BlockRetracted]) -> list[Watermark]:

@@ -27,7 +27,8 @@ class LookUps:
 
     A run begins with the first that may be open: one that came since `again_since`, which lies before
     the last watermark, or behind one that the end of the log shows as answered. They are answered in
-    their order, so that a queue longer than that span is gone on with where it stood.
+    their order, so that a queue longer than that span is gone on with where it stood. Those whose answer
+    may still change are asked again: a run remembers nothing of them.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class LookUps:
         *,
         again_since: datetime | None,
         answered: frozenset[str],
+        unsettled: frozenset[str],
         clock: Clock,
     ) -> None:
         self._stream = stream
@@ -46,6 +48,7 @@ class LookUps:
         self._lane = Lane(requests_topic(chain), 0)
         self._again_since = again_since
         self._answered = answered
+        self._unsettled = unsettled
         self._clock = clock
         self._offset = 0
         self._begun = again_since is None
@@ -74,7 +77,8 @@ class LookUps:
         answered = request.request in self._answered
         fresh = self._again_since is None or time >= self._again_since
         self._begun = self._begun or answered or fresh
-        return answered or not self._begun
+        settled = answered and request.request not in self._unsettled
+        return settled or not self._begun
 
     def _look_up(self, record: Record) -> LookUpTransaction | None:
         """Read a look-up; who reads the other requests alarms of what cannot be read."""

@@ -184,6 +184,7 @@ class Watcher:
             self._meters,
             again_since=since,
             answered=tail.answered,
+            unsettled=tail.unsettled,
             clock=self._clock,
         )
         self._loop = loop

@@ -616,6 +616,58 @@ async def test_a_look_up_that_no_node_answers_uses_up_no_fresh_ones_turn():
     assert story.clock.monotonic_s() - began_s <= 61
 
 
+@pytest.mark.parametrize("first", [None, LookedUpState.PENDING])
+async def test_what_was_unknown_or_waiting_is_asked_again_and_told_when_it_changed(
+    first: LookedUpState | None,
+):
+    story = Story()
+    loop = story.begin()
+    await story.covers(0)
+    if first is not None:
+        story.source.transactions[tx_id("x")] = first
+    loop.request(LookUpTransaction(request="claim-1", chain=CHAIN, tx=tx_id("x")))
+    await story.until(TransactionLookedUp)
+    assert loop.status().look_ups_open == 0
+    while story.clock.monotonic_s() < 300:
+        await story.step()
+    assert len(story.of(TransactionLookedUp)) == 1
+    story.source.transactions[tx_id("x")] = LookedUpState.FAILED
+    (found,) = await story.until(TransactionLookedUp)
+    assert (found.request, found.state) == ("claim-1", LookedUpState.FAILED)
+
+
+async def test_what_stays_unknown_is_given_up_after_its_last_rest():
+    story = Story(settings=FollowSettings(look_up_again_s=(10.0, 20.0)))
+    loop = story.begin()
+    await story.covers(0)
+    asked: list[str] = []
+    look_up = story.source.look_up
+    story.source.look_up = lambda tx, watched: asked.append(tx) or look_up(tx, watched)
+    loop.request(LookUpTransaction(request="claim-1", chain=CHAIN, tx=tx_id("x")))
+    while story.clock.monotonic_s() < 600:
+        await story.step()
+    assert len(asked) == 3
+    assert len(story.of(TransactionLookedUp)) == 1
+
+
+async def test_half_of_every_minute_is_left_to_look_ups_that_were_never_asked():
+    story = Story(settings=FollowSettings(look_ups_a_minute=4, look_up_again_s=(1.0,) * 100))
+    loop = story.begin()
+    await story.covers(0)
+    for number in range(30):
+        loop.request(LookUpTransaction(request=f"{number}", chain=CHAIN, tx=tx_id("x")))
+    while loop.status().look_ups_open:
+        await story.step()
+    while story.clock.monotonic_s() < 1_000:
+        await story.step()
+    for number in range(2):
+        loop.request(LookUpTransaction(request=f"f{number}", chain=CHAIN, tx=tx_id("y")))
+    began_s = story.clock.monotonic_s()
+    while loop.status().look_ups_open:
+        await story.step()
+    assert story.clock.monotonic_s() - began_s < 2
+
+
 async def test_reading_again_publishes_the_span_with_its_watermarks_and_then_the_present_one():
     story = Story()
     story.source.mine(blocks=3)

@@ -105,9 +105,12 @@ async def test_answered_look_ups_at_the_end_are_known():
     answer = TransactionLookedUp(
         request="claim-1", chain=CHAIN, tx="0x1", state=LookedUpState.UNKNOWN
     )
-    stream = await log_of([watermark(1)], [answer], lanes=3)
+    found = msgspec.structs.replace(answer, request="claim-2", state=LookedUpState.PENDING)
+    last = msgspec.structs.replace(found, state=LookedUpState.INCLUDED)
+    stream = await log_of([watermark(1)], [answer, found], [last], lanes=3)
     tail = await read_tail(stream, CHAIN, reorganisation_limit=64)
-    assert tail.answered == {"claim-1"}
+    assert tail.answered == {"claim-1", "claim-2"}
+    assert tail.unsettled == {"claim-1"}
     assert tail.checkpoint.last.height == 1
 
 

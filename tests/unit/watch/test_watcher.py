@@ -327,7 +327,7 @@ async def test_a_restart_asks_again_what_was_not_answered(world):
         mark = watermark(5)
         loop.give(
             TransactionLookedUp(
-                request="answered", chain=CHAIN, tx="0x1", state=LookedUpState.UNKNOWN
+                request="answered", chain=CHAIN, tx="0x1", state=LookedUpState.INCLUDED
             )
         )
         # Read two hours after the first request was asked: that one was answered or is given up.
@@ -341,7 +341,7 @@ async def test_a_restart_asks_again_what_was_not_answered(world):
 async def answer(world, loop, name, *, mark):
     """The loop answers a look-up; then it covers a block, read two hours after noon."""
     before = world.published()
-    state = LookedUpState.UNKNOWN
+    state = LookedUpState.FAILED
     loop.give(TransactionLookedUp(request=name, chain=CHAIN, tx="0x1", state=state))
     loop.give(type(mark)(**{**as_dict(mark), "read_at": NOON + 2 * HOUR}))
     await world.until(lambda: world.published() == before + 2)
