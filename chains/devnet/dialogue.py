@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from chains.devnet.faults import Answering, AnyFault, Transport, WrongId
+from chains.devnet.faults import Answering, AnyFault, Behind, Transport, WrongId
 from chains.devnet.lies import colour, spoil
 from chains.devnet.methods import answer
 from chains.devnet.node import DevnetNode
@@ -68,12 +68,20 @@ def _answer(node: DevnetNode, call: Any) -> tuple[Any, int]:
     try:
         if not isinstance(params, list):
             raise invalid_params("non-array args")
-        result = colour(spoil(answer(node, method, params), faults), node.switches)
+        result = colour(spoil(_true_answer(node, method, params, faults), faults), node.switches)
     except RpcError as error:
         return _error(number, error.refusal), error.refusal.http_status
     if "id" not in call:
         return None, 200
     return {"jsonrpc": "2.0", "id": number, "result": result}, 200
+
+
+def _true_answer(node: DevnetNode, method: str, params: list[Any], faults: list[AnyFault]) -> Any:
+    """Ask the node; or, where a balancer sends this call there, one that lags."""
+    for fault in faults:
+        if isinstance(fault, Behind):
+            node = node.behind(fault.blocks)
+    return answer(node, method, params)
 
 
 def _error(number: Any, refusal: Refusal) -> Any:

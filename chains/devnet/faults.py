@@ -133,6 +133,12 @@ class RemovedLogs(Answering, frozen=True, kw_only=True, tag="removed_logs"):
     """Mark every log as removed."""
 
 
+class Behind(Answering, frozen=True, kw_only=True, tag="behind"):
+    """Answer as another node behind the same URL would, which lags by so many blocks."""
+
+    blocks: int = 20
+
+
 class SetField(Answering, frozen=True, kw_only=True, tag="set_field"):
     """Set a field of the result, or of every object in it: a wrong root, hash, status, parent."""
 
@@ -169,6 +175,7 @@ AnyFault = (
     | ConflictingLogs
     | ForeignLogs
     | RemovedLogs
+    | Behind
     | SetField
     | Withhold
     | TellTwice

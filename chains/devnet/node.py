@@ -6,7 +6,8 @@ Several nodes may serve one chain. Lies that end (after so many answers) are fau
 
 from __future__ import annotations
 
-from typing import Literal
+import copy
+from typing import Literal, Self
 
 import msgspec
 from msgspec import Struct
@@ -71,6 +72,12 @@ class DevnetNode:
         except msgspec.ValidationError as error:
             message = f"node {self.name}: {error}"
             raise ScriptError(message) from error
+
+    def behind(self, blocks: int) -> Self:
+        """Give this node as it was so many blocks ago: another one behind the same balancer."""
+        other = copy.copy(self)
+        other.set(lag=self.switches.lag + blocks)
+        return other
 
     @property
     def head(self) -> Block:

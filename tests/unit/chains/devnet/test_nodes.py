@@ -11,6 +11,7 @@ from chains.devnet.chain import DevnetChain
 from chains.devnet.dialogue import reply_to
 from chains.devnet.execution import Rules
 from chains.devnet.faults import (
+    Behind,
     ConflictingLogs,
     DuplicateLogs,
     ForeignLogs,
@@ -243,6 +244,13 @@ def test_errors_ids_and_fields_on_demand(node: DevnetNode):
     assert said(node, "eth_blockNumber")["id"] != 7
     node.faults.add(SetField(field="parentHash", value=UNKNOWN))
     assert asked(node, "eth_getBlockByNumber", "0x3", False)["parentHash"] == UNKNOWN
+
+
+def test_one_call_is_answered_by_a_node_that_lags_behind_the_same_url(node: DevnetNode):
+    node.faults.add(Behind(methods=("eth_getLogs",), blocks=8))
+    assert asked(node, "eth_blockNumber") == "0xa"
+    assert asked(node, "eth_getLogs", {"fromBlock": "0x3", "toBlock": "0x3"}) == []
+    assert len(asked(node, "eth_getLogs", {"fromBlock": "0x3", "toBlock": "0x3"})) == 1
 
 
 def test_letter_case_and_wrong_root_last_until_they_are_switched_back(node: DevnetNode):
