@@ -47,6 +47,9 @@ _SPAN_FIRST: Final = 16
 _SPAN_MAX: Final = 64
 #: How far to look for a block with a transaction whose receipt proves that history is there.
 _HISTORY_PROBES_MAX: Final = 20
+#: A head older than so many block times, and than this, is compared with those of other nodes.
+_OLD_BLOCKS: Final = 4
+_OLD_MIN_S: Final = 30.0
 _POLL_SHARE: Final = 4
 _POLL_MIN_S: Final = 0.1
 _POLL_MAX_S: Final = 1.0
@@ -150,9 +153,9 @@ class EvmSource:
         return spots
 
     async def head(self) -> Head:
-        """Give the tip; when it is lower than one seen before, ask every other node too."""
+        """Give the tip; when it is lower than one seen before, or old, ask every other node too."""
         head = await self._pool.read(self._head_of)
-        if head.header.height < self._highest:
+        if head.header.height < self._highest or self._is_old(head):
             for node in self._pool.nodes:
                 head = max(head, await self._head_or(node, head), key=lambda one: one.header.height)
         self._highest = max(self._highest, head.header.height)
@@ -293,6 +296,11 @@ class EvmSource:
 
     async def _head_of(self, node: RpcNode) -> Head:
         return await self._client(node).head(finalized=self._entry.finalized)
+
+    def _is_old(self, head: Head) -> bool:
+        """Tell a head that should have been followed by others: its node lags or stands still."""
+        age = self._clock.now() - head.header.time
+        return age.total_seconds() > max(_OLD_MIN_S, _OLD_BLOCKS * float(self._entry.block_time_s))
 
     async def _head_or(self, node: RpcNode, other: Head) -> Head:
         try:
