@@ -31,13 +31,13 @@ DecimalText = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,77})(\.[0-9]{1,77})
 
 #: `<chain>/<tx id>/<position>`, position as DESIGN section 5 lists them. No longer than a short text,
 #: for it stands where one does: as the subject of an exception.
+#: One spelling a position: another one would be a second identity of the same money.
+_NUMBER: Final = "(0|[1-9][0-9]*)"
+_CHAIN: Final = r"[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}"
+_POSITION: Final = rf"((out|log|bal):{_NUMBER}|value|call:{_NUMBER}(\.{_NUMBER})*)"
 TransferId = Annotated[
     TransferName,
-    Meta(
-        max_length=SHORT_TEXT_MAX,
-        pattern=r"^[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}/[^/ ]{1,128}/(out:[0-9]+|log:[0-9]+|value|call:[0-9]+(\.[0-9]+)*|bal:[0-9]+)"
-        + END,
-    ),
+    Meta(max_length=SHORT_TEXT_MAX, pattern=rf"^{_CHAIN}/[^/ ]{{1,128}}/{_POSITION}" + END),
 ]
 
 NO_LINES: Final = Raw(b"[]")

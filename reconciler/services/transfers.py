@@ -7,6 +7,7 @@ from typing import Final
 
 from chains.addresses import canonical_key
 from chains.catalog import CatalogueError
+from chains.registry import parse_transaction_id
 from reconciler.matcher import Share
 from reconciler.services.claims import settle_claims
 from reconciler.services.incoming import Incoming, journal_body
@@ -154,7 +155,11 @@ def why_unappliable(ledger: Ledger, fact: TransferSeen) -> str | None:
 
 def _check(ledger: Ledger, fact: TransferSeen) -> None:
     """Refuse what makes no sense before anything is changed."""
-    chain, _, _ = split_transfer_id(fact.transfer)
+    chain, tx, _ = split_transfer_id(fact.transfer)
+    if parse_transaction_id(fact.chain, tx) not in {None, tx}:
+        # A second spelling would be a second identity of the same money (CH-R12).
+        sentence = f"transaction {tx} is not written as this chain's are"
+        raise UnappliableError(sentence)
     if chain != fact.chain or chain_of(fact.asset) != fact.chain:
         sentence = f"chain {fact.chain}, transfer {fact.transfer} and asset {fact.asset} differ"
         raise UnappliableError(sentence)
