@@ -44,6 +44,8 @@ BSC = ChainName("eip155:56")
 #: Waits that one pump lives through before it says that nothing more will come.
 PATIENCE = 24
 STEPS_MAX = 2_000
+#: A step takes milliseconds; one that takes this long waits for a clock that is not ours.
+STEP_S_MAX = 60.0
 FIRST_BLOCKS = 2
 FINALITY_LAG = 6
 LIMITS = NodeLimits(timeout_s=30.0, connect_timeout_s=30.0, answer_bytes_max=4 * 2**20)
@@ -135,7 +137,11 @@ class Line:
         return self.chain.pay_token(self.token(symbol), self.payer, to, amount)
 
     async def open(
-        self, checkpoint: Checkpoint | None = None, settings: FollowSettings | None = None
+        self,
+        checkpoint: Checkpoint | None = None,
+        *,
+        start_at: int = 1,
+        watermark_every_s: float = 1.0,
     ) -> None:
         """Start the source, and a loop that goes on from the checkpoint or from the first block."""
         catalogue = self.way.world.catalogue
@@ -152,10 +158,10 @@ class Line:
             entry=catalogue.chain(self.name),
             checkpoint=checkpoint,
             log_id="log-1",
-            start_at=1,
+            start_at=start_at,
             clock=self.clock,
             observer=self._observe,
-            settings=settings or FollowSettings(empty_watermark_s=0.0, resend_s=10**9),
+            settings=FollowSettings(empty_watermark_s=watermark_every_s, resend_s=10**9),
             lot=lambda: 1.0,
         )
         self.way.offset[self.name] = 0
@@ -191,7 +197,8 @@ class Line:
         self.clock.refresh()
         stepping = asyncio.create_task(self.loop.next_step())
         tired = asyncio.create_task(self.clock.tired.wait())
-        await asyncio.wait({stepping, tired}, return_when=asyncio.FIRST_COMPLETED)
+        async with asyncio.timeout(STEP_S_MAX):
+            await asyncio.wait({stepping, tired}, return_when=asyncio.FIRST_COMPLETED)
         tired.cancel()
         if not stepping.done():
             stepping.cancel()
