@@ -11,7 +11,8 @@ from typing import Annotated, Final, NewType
 
 from msgspec import Meta
 
-#: The end of a text and nothing else: `$` alone also stands before a last line break in Python.
+#: The end of a text and nothing else: `$` alone also stands before a last line break in Python. It is
+#: published as `$`, which is the end of a text to every other reader of JSON Schemas.
 END: Final = r"$(?!\n)"
 
 CHAIN_PATTERN: Final = r"^[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}" + END

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
 
 from schemas.amounts import DIGITS_PATTERN, BaseUnits
+from schemas.caip import END
 from schemas.codec import ALL_KINDS, EVENT_KINDS
 from schemas.codes import Rejection
 from schemas.envelope import CONTENT_TYPE, SOURCE, SPEC_VERSION
@@ -33,6 +34,12 @@ _OWN_TYPES: Final[dict[type, dict[str, Any]]] = {
         "pattern": DIGITS_PATTERN,
         "description": "A whole number of the asset's base units, below 2^256, as digits.",
     },
+}
+
+
+_WORDING: Final[dict[str, Callable[[str], str]]] = {
+    "description": inspect.cleandoc,
+    "pattern": lambda pattern: pattern.replace(END, "$"),
 }
 
 
@@ -115,11 +122,13 @@ def _schema_hook(kind: type) -> dict[str, Any]:
 
 
 def _clean(schema: Any) -> Any:
-    """Take the indentation of the source out of descriptions, and what only OpenAPI knows."""
+    """Take the indentation of the source out of descriptions, what only OpenAPI knows, and from patterns
+    what only Python needs: elsewhere `$` is the end of a text, and RE2 knows no look-ahead.
+    """
     if isinstance(schema, dict):
         return {
-            key: inspect.cleandoc(value)
-            if key == "description" and isinstance(value, str)
+            key: _WORDING[key](value)
+            if key in _WORDING and isinstance(value, str)
             else _clean(value)
             for key, value in schema.items()
             if key != "discriminator"

@@ -1,11 +1,15 @@
 """The published files are the types: whoever changes a message publishes it with the same commit."""
 
+import json
+import re
+
 import jsonschema
 import pytest
 import yaml
 
-from schemas.codec import ALL_KINDS
+from schemas.codec import ALL_KINDS, UnreadableMessage, decode_as
 from schemas.codes import Rejection
+from schemas.commands import PlaceOrder
 from tests.parts.published_files import (
     FOLDER,
     NOT_DESCRIBED,
@@ -13,6 +17,8 @@ from tests.parts.published_files import (
     published_files,
     specs_by_name,
 )
+
+EXAMPLES = FOLDER.parent / "examples"
 
 
 def test_the_published_files_are_those_of_the_types():
@@ -29,6 +35,35 @@ def test_every_schema_is_one(name):
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["title"] == name
     assert schema["description"]
+
+
+def patterns(value):
+    if isinstance(value, dict):
+        if isinstance(value.get("pattern"), str):
+            yield value["pattern"]
+        for inner in value.values():
+            yield from patterns(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from patterns(inner)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name)
+def test_every_pattern_means_the_same_to_python_to_browsers_and_to_go(path):
+    """RE2 has neither look-around nor back-references; ECMA-262 has neither `\\A` nor `\\Z`."""
+    found = set(patterns(yaml.safe_load(path.read_text())))
+    for pattern in found:
+        assert re.fullmatch(r"\^.*\$", pattern, re.DOTALL), f"{pattern} is not the whole text"
+        assert not re.search(r"\(\?(?!:)|\\[1-9AZzGQEpPhHRXK]|[*+?}]\+", pattern), pattern
+
+
+@pytest.mark.parametrize("field", ["reference", "idempotency_key"])
+def test_what_is_published_without_it_is_still_refused_a_last_line_break_when_it_is_read(field):
+    example = json.loads((EXAMPLES / "PlaceOrder.json").read_text())
+    assert decode_as(PlaceOrder, json.dumps(example).encode())
+    for bad in (example[field] + "\n", "\n" + example[field]):
+        with pytest.raises(UnreadableMessage, match=field):
+            decode_as(PlaceOrder, json.dumps(example | {field: bad}).encode())
 
 
 def document():
