@@ -212,10 +212,17 @@ def _tiers(tiers: list[Tier], asset: Asset, chain: ChainEntry) -> tuple[Finality
         if is_last != (tier.up_to is None):
             expected = "no up_to on the last tier" if is_last else "up_to on all but the last tier"
             raise RouteRefused(key, f"expected {expected}")
-        up_to = None if tier.up_to is None else _amount(f"{key}.up_to", tier.up_to, asset)
+        up_to = None if tier.up_to is None else _up_to(f"{key}.up_to", tier.up_to, asset)
         _refuse_weaker(key, up_to, depth, made)
         made.append(FinalityTier(up_to=up_to, depth=depth))
     return tuple(made)
+
+
+def _up_to(key: str, text: str, asset: Asset) -> BaseUnits:
+    amount = _amount(key, text, asset)
+    if not amount:
+        raise RouteRefused(key, "expected an amount above zero: no transfer is as small as this")
+    return amount
 
 
 def _depth(key: str, tier: Tier, chain: ChainEntry) -> int | None:

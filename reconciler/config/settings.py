@@ -24,6 +24,7 @@ from reconciler.config.routes import (
 )
 from reconciler.config.secrets import Secret
 from reconciler.config.tables import SettingsFile
+from reconciler.kernel.spans import format_span
 from reconciler.model.policy import Route
 from reconciler.stream import topics
 from reconciler.stream.promise import TopicSpec
@@ -33,6 +34,9 @@ from schemas.caip import CaipError, ChainName, Family, family_of, parse_chain
 KEY_CHARACTERS_MIN: Final = 32
 #: An Ed25519 seed.
 _SEED: Final = re.compile(r"[0-9a-fA-F]{64}")
+
+#: How long an append may last, by the kind of stream. **Source**: `APPEND_TIMEOUT_S` of each.
+APPEND_LASTS_MAX: Final = {"kafka": timedelta(seconds=20), "sql": timedelta(seconds=30)}
 
 SQLITE: Final = "sqlite+aiosqlite"
 POSTGRESQL: Final = "postgresql+asyncpg"
@@ -125,6 +129,7 @@ def make_settings(
     _refuse_stream(file, reader)
     _refuse_keys(file, reader)
     _refuse_chains(file, catalogue, reader)
+    _refuse_spans(file, catalogue, reader)
     routes = _routes(file, catalogue, reader, read_address)
     seals = file.journal.seals
     return Settings(
@@ -164,6 +169,31 @@ def _refuse_stream(file: SettingsFile, reader: Reader) -> None:
         raise reader.refusal("stream.tls", "expected true: a password is not sent in the clear")
     if stream.tls_authority is not None and not stream.tls:
         raise reader.refusal("stream.tls_authority", "expected only beside tls = true")
+
+
+def _refuse_spans(file: SettingsFile, catalogue: Catalogue, reader: Reader) -> None:
+    """Refuse spans with which a claim in time could be overlooked, or a living chain be called blind.
+
+    A command may become visible as long after its own time as an append may last (decision 11). Chains
+    of tests have nothing to lose and no time.
+    """
+    intake, kind = file.intake, file.stream.kind
+    if intake.blind_after <= file.watch.watermark_again_every:
+        sentence = (
+            f"expected more than watch.watermark_again_every "
+            f"({format_span(file.watch.watermark_again_every)}), by which a quiet chain shows that it "
+            f"lives, found {format_span(intake.blind_after)}"
+        )
+        raise reader.refusal("intake.blind_after", sentence)
+    if all(catalogue.chain(ChainName(name)).test_chain for name in file.chains):
+        return
+    least = APPEND_LASTS_MAX[kind]
+    if intake.clock_slack < least:
+        sentence = (
+            f"expected at least {format_span(least)}, as long as an append to the {kind} stream may "
+            f"last: a claim made in time could be overlooked, found {format_span(intake.clock_slack)}"
+        )
+        raise reader.refusal("intake.clock_slack", sentence)
 
 
 def _refuse_keys(file: SettingsFile, reader: Reader) -> None:

@@ -3,7 +3,9 @@ from datetime import timedelta
 import pytest
 
 from reconciler.config import SettingsError, load_settings
+from reconciler.config.settings import APPEND_LASTS_MAX
 from reconciler.model.policy import FinalityTier
+from reconciler.stream import kafka_writer, sql
 from schemas.amounts import BaseUnits
 from tests.parts.settings import (
     CATALOGUE,
@@ -129,6 +131,11 @@ def test_the_environment_fills_any_text(tmp_path):
     assert "reconciler.db" not in repr(settings)
 
 
+#: Not only chains that nobody loses money on.
+WITH_MONEY = SETTINGS + '[chains."eip155:1"]\nrpc = ["https://node.example"]\n'
+KAFKA = '[stream]\nkind = "kafka"\nbootstrap = "localhost:9092"\n'
+SLACK = ["intake.clock_slack", "expected at least", "overlooked"]
+
 IMPOSSIBLE = [
     # what is wrong, the changed text, what the sentence has to say
     ("unknown top table", SETTINGS + "[strem]\nkind = 'sql'\n", ["strem", "mean stream"]),
@@ -160,6 +167,14 @@ IMPOSSIBLE = [
         "known extension shorter",
         SETTINGS + 'claim_extension_known = "1m"\n',
         ["claim_extension_known", "20m", "1m"],
+    ),
+    ("no amount below a tier", changed('"50"', '"0"'), ["finality[0].up_to", "above zero"]),
+    ("a slack that overlooks claims", WITH_MONEY + '[intake]\nclock_slack = "1s"\n', SLACK),
+    ("a slack for Kafka's appends", WITH_MONEY + KAFKA + '[intake]\nclock_slack = "19s"\n', SLACK),
+    (
+        "blind before a quiet chain has spoken",
+        SETTINGS + '[intake]\nblind_after = "30s"\n',
+        ["intake.blind_after", "watch.watermark_again_every (30s)", "found 30s"],
     ),
     ("depth 0", changed("depth = 3", "depth = 0"), ["finality[0].depth", "at least 2", "found 0"]),
     ("depth too small", changed("depth = 3", "depth = 1"), ["least depth of One", "found 1"]),
@@ -395,3 +410,21 @@ def test_the_reorganisation_limit_can_be_set_for_a_chain(tmp_path):
 def test_a_span_of_a_process_is_a_timedelta(tmp_path):
     settings = settings_of(SETTINGS, tmp_path)
     assert settings.file.stream.session == timedelta(seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (WITH_MONEY + '[intake]\nclock_slack = "30s"\n', 30),
+        (WITH_MONEY + KAFKA + '[intake]\nclock_slack = "20s"\n', 20),
+        (SETTINGS + '[intake]\nclock_slack = "1s"\n', 1),
+    ],
+    ids=["sql", "kafka", "chains of tests alone"],
+)
+def test_a_slack_as_long_as_an_append_is_enough(text, seconds, tmp_path):
+    assert settings_of(text, tmp_path).file.intake.clock_slack == timedelta(seconds=seconds)
+
+
+def test_the_least_slack_is_as_long_as_an_append_may_last():
+    found = {"kafka": kafka_writer.APPEND_TIMEOUT_S, "sql": sql.APPEND_TIMEOUT_S}
+    assert {kind: span.total_seconds() for kind, span in APPEND_LASTS_MAX.items()} == found
