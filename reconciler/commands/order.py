@@ -13,6 +13,7 @@ import msgspec
 from cyclopts import App, Parameter
 from msgspec import Raw
 
+from chains.registry import parse_transaction_id
 from reconciler.commands.common import (
     DEFAULT_CONFIG,
     DONE,
@@ -189,7 +190,7 @@ async def _send(kind: type[Message], fields: dict[str, Any], how: Sent) -> int:
         if outcome.answer not in {Answer.CARRIED_OUT, Answer.REPEATED}:
             return _without_answer(outcome, reference, how.wait)
         found = await store.read(lambda work: _event(work, reference, first=places))
-        return _answered(outcome, found)
+        return _answered(outcome, found, named=fields.get("transaction"))
 
 
 async def _event(work: Work, reference: str, *, first: bool) -> bytes | None:
@@ -227,8 +228,8 @@ def _without_answer(outcome: Outcome, reference: str, wait: str) -> int:
     return NOT_WELL
 
 
-def _answered(outcome: Outcome, found: bytes | None) -> int:
-    """Print the event, and say where the order stands."""
+def _answered(outcome: Outcome, found: bytes | None, *, named: str | None) -> int:
+    """Print the event, and say where the order stands and what became of a named transaction."""
     word = "accepted" if outcome.answer is Answer.CARRIED_OUT else "already carried out"
     if found is None:
         say(f"{word}")
@@ -237,4 +238,8 @@ def _answered(outcome: Outcome, found: bytes | None) -> int:
     put(found.decode())
     due = format_decimal_amount(event.due, event.decimals)
     say(f"{word}: {event.phase.value}, {due} due to {event.address}. {sentence(event.phase)}")
+    if named and parse_transaction_id(event.chain, named) is None:
+        say(
+            "--transaction: this is no transaction id; it is dropped, and the claim stays without one"
+        )
     return DONE

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
+from chains.registry import parse_transaction_id
 from reconciler.demo.book import Line
 from reconciler.demo.play import Play
 from reconciler.demo.remote import Answer, NotMoved, OrderLine, Wish, state_file
@@ -26,6 +28,30 @@ from reconciler.kernel.refusals import Refusal
 from schemas.amounts import AmountError
 
 HOST: Final = "127.0.0.1"
+
+
+@contextlib.contextmanager
+def only_one() -> Iterator[None]:
+    """Be the one demo of this user that other terminals move. **Raises**: `Refusal` when another is.
+
+    It locks the folder, so that no file is left; the kernel forgets the lock of a process that was killed.
+    """
+    folder = state_file().parent
+    _own_folder(folder)
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            message = (
+                "a demo is running already, and the other terminal's commands go to it: end it first "
+                "with Ctrl-C there; or run this one with --once, which ends by itself and takes none; or "
+                "set XDG_STATE_HOME to another folder in both terminals of this one"
+            )
+            raise Refusal(message) from None
+        yield
+    finally:
+        os.close(held)
 
 
 class Control:
@@ -69,17 +95,28 @@ class Control:
 
     async def _pay(self, wish: Wish) -> Answer:
         self._known(wish.order)
+        self._is_money(wish)
         tx = await self._play.script.pay(wish.order, wish.amount)
         money, units = self._play.script.paid.by_tx[tx]
         label = self._play.stage.chains[money.chain].label
         said = f"sent {money.words(units)} to {wish.order} on {label}; it is in the next block"
         return Answer(said=f"{said}\ntransaction {tx}")
 
+    def _is_money(self, wish: Wish) -> None:
+        """Refuse to pay nothing, which no chain and no watcher calls a payment."""
+        event = self._play.book.last(wish.order)
+        if event is not None and not money_of(event, self._play.stage).units(wish.amount):
+            message = f"expected an amount above zero, found {wish.amount[:40]!r}"
+            raise NotMoved(message)
+
     async def _claim(self, wish: Wish) -> Answer:
         self._known(wish.order)
         self._play.script.says(wish.order, 'pressed "I\'ve paid"')
         await self._play.script.claim(wish.order, wish.tx)
         named = f", naming transaction {wish.tx}" if wish.tx else ""
+        event = self._play.book.last(wish.order)
+        if wish.tx and event is not None and parse_transaction_id(event.chain, wish.tx) is None:
+            named = f'. "{wish.tx[:80]}" is no transaction id: it is dropped, and the claim stays'
         return Answer(said=f'the customer of {wish.order} pressed "I\'ve paid"{named}')
 
     async def _reorganise(self, wish: Wish) -> Answer:
@@ -123,12 +160,17 @@ class Control:
             raise NotMoved(message)
 
 
+def _own_folder(folder: Path) -> None:
+    """Make a folder of this user alone. **Raises**: `Refusal` where others own it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        message = f"{folder} belongs to another user; set XDG_STATE_HOME"
+        raise Refusal(message)
+
+
 def _write_private(path: Path, text: str) -> None:
     """Write a file that only this user reads. **Raises**: `Refusal` where others own the folder."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.parent.stat().st_uid != os.getuid():
-        message = f"{path.parent} belongs to another user; set XDG_STATE_HOME"
-        raise Refusal(message)
+    _own_folder(path.parent)
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_text(text + "\n", encoding="utf-8")

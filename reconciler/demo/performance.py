@@ -6,6 +6,7 @@ Writes standard output and the service's log into the demo's own folder.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from reconciler.demo.anvil_stage import anvil_stage
-from reconciler.demo.control import Control
+from reconciler.demo.control import Control, only_one
 from reconciler.demo.devnet_stage import devnet_stage
 from reconciler.demo.play import STORY_TIMEOUT_S, Play, StageFactory, open_theatre
 from reconciler.demo.screen import Screen
@@ -58,7 +59,8 @@ async def perform(
     """
     clock = clock or SystemClock()
     log_path = folder / "service.log"
-    with log_path.open("w", encoding="utf-8") as log:
+    alone = contextlib.nullcontext() if once else only_one()
+    with alone, log_path.open("w", encoding="utf-8") as log:
         set_up_logs("info", stream=log)
         console.print(_welcome(chain))
         async with open_theatre(

@@ -60,6 +60,10 @@ async def test_an_order_is_placed_claimed_amended_and_withdrawn(parts, how, caps
         assert first["lines"] == [{"lot": "a"}]
         assert await claim("o-1", transaction="0x" + "ab" * 32, how=how()) == 0
         assert event()["phase"] == "claimed"
+        assert await claim("o-1", transaction="I paid!", how=how()) == 0
+        said = capsys.readouterr()
+        assert "this is no transaction id; it is dropped" in said.err
+        assert json.loads(said.out)["phase"] == "claimed"
         assert await amend("o-1", amount="30000000", how=how()) == 0
         assert event()["due"] == "30000000"
         assert await cancel("o-1", reason="sold out", how=how()) == 0

@@ -140,6 +140,18 @@ def test_another_terminal_moves_a_running_demo(tmp_path: Path):
         assert "there is no order 'nobody'; there are exact, two-parts" in refused.stderr
         assert "found 'ten'" in run(tmp_path, "pay", "yours-2", "ten").stderr
 
+        nothing = run(tmp_path, "pay", "yours-2", "0.00")
+        assert nothing.returncode == 2
+        assert "expected an amount above zero, found '0.00'" in nothing.stderr
+        assert '"paid!" is no transaction id: it is dropped' in demo.say(
+            "claim", "yours-2", "paid!"
+        )
+
+        second = run(tmp_path)
+        assert second.returncode == 2
+        assert "a demo is running already" in second.stderr
+        assert re.search(r"^yours-1 +confirmed", demo.say("orders"), re.MULTILINE)
+
         demo.process.send_signal(signal.SIGTERM)
         assert demo.process.wait(WAIT_S) == 0
     assert [path.name for path in (tmp_path / "state").rglob("*") if path.is_file()] == []

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.demo.control import _forget, _write_private
+from reconciler.demo.control import _forget, _write_private, only_one
 from reconciler.demo.remote import NoDemo, Wish, ask_demo, state_file
+from reconciler.kernel.refusals import Refusal
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +39,13 @@ async def test_a_demo_that_is_gone_is_told_from_one_that_never_ran(state: Path):
     _write_private(state, "http://127.0.0.1:1/killed")
     with pytest.raises(NoDemo, match="no longer answers"):
         await ask_demo("orders", Wish())
+
+
+def test_a_second_demo_is_refused_and_the_first_one_keeps_its_address(state: Path):
+    with only_one():
+        _write_private(state, "http://127.0.0.1:1/first")
+        with pytest.raises(Refusal, match=r"a demo is running already.*--once"), only_one():
+            pass
+        assert state.read_text().strip().endswith("first")
+    with only_one():
+        """The first has ended, however."""
