@@ -31,12 +31,12 @@ YOURS: Final = (
     Ask(order="yours-2", route="coin", amount="0.10"),
     Ask(order="yours-3", route="birch", amount="15.00"),
 )
-#: Sections of README.md that say how to go on, and what each is for.
+#: Sections of README.md that say how to go on, and what each is for, within 80 columns.
 GO_ON: Final = {
     "The way through": "what ran here, in one picture",
-    "Talking to it": "orders in, events out: what your shop has to do",
-    "Going on to Kafka and PostgreSQL": "your own chains, nodes and settings",
-    "When a person is needed": "how to answer what was shown to a person",
+    "Talking to it": "what your shop has to do",
+    "Going on to Kafka and PostgreSQL": "your own chains and settings",
+    "When a person is needed": "how to answer what was shown",
 }
 
 _STAGES: Final[dict[str, StageFactory]] = {"devnet": devnet_stage, "anvil": anvil_stage}
@@ -90,8 +90,8 @@ async def _tell(play: Play, stop: asyncio.Event, *, once: bool) -> None:
 def _welcome(chain: str) -> Text:
     chains = "two chains of the demo's own" if chain == "devnet" else "two anvil nodes"
     return Text(
-        f" A shop, eleven orders and {chains}; between them the real service: watchers, intake, "
-        "relay, a SQLite file.\n Nothing leaves this machine. An hour to pay lasts ten seconds where "
+        f" A shop, eleven orders and {chains}; between them the real\n service: watchers, intake, "
+        "relay, a SQLite file. Nothing leaves this machine.\n An hour to pay lasts ten seconds where "
         "a story waits for its end.\n"
     )
 
@@ -118,12 +118,12 @@ def _summary(play: Play) -> Text:
     name = {10: "ten"}.get(len(play.stories), str(len(play.stories)))
     told = Text.assemble(
         (f"\n All {name} stories ended right", "bold green"),
-        f" in {play.took_s:.0f} s: {len(book.events)} orders, {paid} payments, {events} events without "
-        f"a gap,\n nothing credited twice, {people} matters shown to a person.\n",
+        f" in {play.took_s:.0f} s: {len(book.events)} orders, {paid} payments,\n {events} events "
+        f"without a gap, nothing credited twice, {people} matters shown to a person.\n",
     )
     told.append("\n How to go on\n", style="bold")
     for what, why in (
-        ("make demo", "the same, and the chains go on: move them from another terminal"),
+        ("make demo", "again, and its chains go on"),
         (f"{command_words()} --help", "every command of the service"),
         *((f"README.md, {section}", why) for section, why in GO_ON.items()),
     ):

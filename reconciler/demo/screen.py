@@ -159,15 +159,15 @@ class Screen:
 
     def _head(self) -> Text:
         stage = self._play.stage
-        blocks = "   ".join(
+        blocks = "  ".join(
             f"{chain.label} block {stage.tips[name].height}"
             for name, chain in stage.chains.items()
             if name in stage.tips
         )
-        done = f"{len(self._play.outcomes)} of {len(self._play.stories)} stories have ended"
+        done = f"{len(self._play.outcomes)} of {len(self._play.stories)} ended"
         return Text.assemble(
             ("\n Ten payments, side by side", "bold"),
-            (f"   {done}   {blocks}\n", "dim"),
+            (f"  {done}  {blocks}\n", "dim"),
             no_wrap=True,
             overflow="ellipsis",
         )
@@ -176,9 +176,9 @@ class Screen:
         if not self._play.invited:
             return Text(" Ctrl-C ends the demo", style="dim")
         return Text.assemble(
-            (" Your turn, from another terminal: ", "bold"),
+            (" From another terminal: ", "bold"),
             (f"{command_words()} demo pay yours-1 40", "cyan"),
-            ("   also: orders, claim, reorganise   Ctrl-C ends", "dim"),
+            ("  Ctrl-C ends  also: orders, claim, reorganise", "dim"),
             overflow="ellipsis",
             no_wrap=True,
         )

@@ -44,3 +44,11 @@ async def test_a_right_story_ends_with_0(tmp_path: Path):
     code, said = await perform_one(EXACT, tmp_path)
     assert code == 0, said
     assert "25.00 DUSD came" in said
+
+
+async def test_what_is_always_said_fits_a_terminal_of_80_columns(tmp_path: Path):
+    _, said = await perform_one(EXACT, tmp_path)
+    welcome, _, played = said.partition("\n\n")
+    _, _, end = played.partition(" stories ended right")
+    assert "How to go on" in end
+    assert max(len(line) for line in (*welcome.splitlines(), *end.splitlines()[1:])) < 80
