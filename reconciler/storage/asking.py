@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -13,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reconciler.kernel.refusals import Refusal
+from reconciler.storage.engine import is_memory
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MS: Final = {
@@ -33,17 +36,30 @@ class DatabaseSaid(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def unreachable_in_words() -> Iterator[None]:
+def unreachable_in_words(engine: AsyncEngine) -> Iterator[None]:
     """Turn what drivers raise into `DatabaseUnreachable`: they do not agree on one class."""
+    if engine.dialect.name == "sqlite" and not is_memory(engine.url):
+        _refuse_unusable_file(Path(engine.url.database or ""))
     try:
         yield
     except (SQLAlchemyError, OSError) as error:
-        raise DatabaseUnreachable(_words(error)) from error
+        message = f"{engine.dialect.name} gives no answer: {_words(error)}"
+        raise DatabaseUnreachable(message) from error
+
+
+def _refuse_unusable_file(path: Path) -> None:
+    """Say in words what SQLite calls "unable to open database file" in every case."""
+    if path.is_dir():
+        raise DatabaseUnreachable(f"expected a file, found the folder {path}")
+    if not path.parent.is_dir():
+        raise DatabaseUnreachable(f"there is no folder {path.parent}: make it first")
+    if not os.access(path if path.exists() else path.parent, os.R_OK | os.W_OK):
+        raise DatabaseUnreachable(f"{path} may not be read and written by this user")
 
 
 async def ask_database(engine: AsyncEngine) -> DatabaseSaid:
     """Ask the database for its time. **Raises**: `DatabaseUnreachable`."""
-    with unreachable_in_words():
+    with unreachable_in_words(engine):
         async with engine.connect() as connection:
             found = await connection.execute(text(_TIME_MS[engine.dialect.name]))
             time_ms = int(found.scalar_one())

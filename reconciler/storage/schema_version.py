@@ -69,7 +69,7 @@ async def current_revision(engine: AsyncEngine) -> str | None:
 
     **Raises**: `DatabaseUnreachable`.
     """
-    with unreachable_in_words():
+    with unreachable_in_words(engine):
         async with engine.connect() as connection:
             quiet = await connection.execution_options(begin_mode="DEFERRED")
             return await quiet.run_sync(_current)

@@ -49,4 +49,6 @@ def test_database_that_is_not_there_is_one_sentence(tmp_path, capsys):
     assert run(["migrate", "--config", str(path)]) == 1
     said = capsys.readouterr()
     assert said.err.count("\n") == 1
-    assert said.err.startswith("reconciler: database.url: ")
+    assert said.err == (
+        f"reconciler: database.url: there is no folder {tmp_path}/nowhere: make it first\n"
+    )

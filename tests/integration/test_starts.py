@@ -121,7 +121,18 @@ def test_a_database_that_is_away_is_no_fault_of_the_settings(arguments, tmp_path
     assert run([*arguments, "--config", str(path)]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("reconciler: database.url: ")
+    assert "postgresql gives no answer: " in said
     assert "hidden-word" not in said
+
+
+@pytest.mark.parametrize("arguments", [*READS, ["relay"]], ids=lambda arguments: arguments[0])
+def test_a_folder_in_place_of_the_database_is_one_sentence(arguments, tmp_path, capsys):
+    path = write_settings(tmp_path)
+    (tmp_path / "reconciler.db").mkdir()
+    assert run([*arguments, "--config", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "expected a file, found the folder" in said
 
 
 def test_a_port_that_is_taken_is_named_with_the_way_out(tmp_path, capsys):
