@@ -26,10 +26,14 @@ from schemas.values import BlockRef
 
 
 class Inspection(Struct, frozen=True, kw_only=True):
-    """What one block pays. `ignored` counts what looked like a payment and is none, by reason."""
+    """What one block pays. `ignored` counts what looked like a payment and is none, by reason.
+
+    `traced` is False where the file has no traces: what inner calls pay of the chain's coin is unseen.
+    """
 
     transfers: list[TransferSeen]
     ignored: dict[str, int]
+    traced: bool
 
 
 class BlockFile(Struct, kw_only=True, rename="camel"):
@@ -92,7 +96,7 @@ def inspect_block(
         for transaction, receipt in zip(file.block.transactions, receipts, strict=True)
     ]
     transfers = parse.transfers_of_block(entries, reading)
-    return Inspection(transfers=transfers, ignored=dict(reading.ignored))
+    return Inspection(transfers=transfers, ignored=dict(reading.ignored), traced=moves is not None)
 
 
 def _moves(file: BlockFile, block_hash: str) -> dict[str, list[Move]] | None:

@@ -40,7 +40,8 @@ def inspect(
 ) -> int:
     """Tell what a block pays, as JSON lines of TransferSeen on standard output.
 
-    What looked like a payment and is none is counted by reason on standard error.
+    What looked like a payment and is none is counted by reason on standard error, which also says when
+    inner calls are unseen because the file has no traces.
     """
     if bool(address) == everybody:
         raise BadArgument("give either --address, once or several times, or --all")
@@ -57,6 +58,11 @@ def inspect(
         put(encode(transfer).decode())
     for reason, count in sorted(found.ignored.items()):
         say(f"not counted: {count} {reason}")
+    if not found.traced:
+        say(
+            "not seen: what contracts send of the chain's coin in inner calls, for the file has neither "
+            "callTracer nor traceBlock"
+        )
     return DONE
 
 

@@ -62,8 +62,23 @@ def test_a_real_block_becomes_lines_that_are_transfers(capsys):
     transfers = [decode_as(TransferSeen, line.encode()) for line in lines]
     assert transfers
     assert "not counted:" in said.err
+    assert "not seen" not in said.err
     to = transfers[0].to
     arguments = ["inspect", "--chain", "eip155:1", "--block", str(BLOCKS[0])]
     assert run([*arguments, "--address", to.lower()]) == 0
     mine = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {line["to"] for line in mine} == {to}
+
+
+@needs_data
+def test_without_traces_it_is_said_that_inner_calls_are_unseen(tmp_path, capsys):
+    """An empty answer would look like a block that pays nothing."""
+    content = json.loads(BLOCKS[0].read_text())
+    without = {key: content[key] for key in content if key not in {"callTracer", "traceBlock"}}
+    block = tmp_path / "block.json"
+    block.write_text(json.dumps(without))
+    assert run(["inspect", "--chain", "eip155:1", "--block", str(block), "--all"]) == 0
+    assert (
+        "not seen: what contracts send of the chain's coin in inner calls"
+        in capsys.readouterr().err
+    )
