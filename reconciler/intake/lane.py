@@ -156,6 +156,7 @@ class LaneWorker:
     async def _apply(self, batch: Batch) -> None:
         tools = self._tools
         started_s = tools.clock.monotonic_s()
+        quiet = False
         if batch.lane.topic == ORDERS:
             done = await apply_commands(tools.store, tools.context, batch, held=self._held)
             tools.meters.add(
@@ -173,6 +174,7 @@ class LaneWorker:
                     topic=batch.lane.topic,
                     kind=kind,
                 )
+            quiet = not (facts.facts or facts.unreadable)
             self._count_matched(facts.matched)
             self._tell_coverage(batch.records)
         self._held = batch.next_offset
@@ -180,7 +182,9 @@ class LaneWorker:
         spent_s = tools.clock.monotonic_s() - started_s
         tools.meters.observe(metrics.INTAKE_BATCH_DURATION, spent_s, topic=batch.lane.topic)
         if batch.records:
-            log.info(
+            # A watermark comes with every block: by itself it is no news to a person.
+            tell = log.debug if quiet else log.info
+            tell(
                 "applied",
                 lane=self.lane_name,
                 records=len(batch.records),
