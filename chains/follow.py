@@ -24,7 +24,7 @@ from chains.side_work import SideWork
 from chains.spans import Spans
 from chains.take_back import Allowed, TakeBack
 from chains.watched import RecentBlocks, Watched
-from schemas.requests import ChainRequest, LookUpTransaction, ReadAgain
+from schemas.requests import ChainRequest, LookUpTransaction, ReadAgain, SeeBalance
 from schemas.values import ParentRef
 
 __all__ = ["FollowSettings", "Follower"]
@@ -111,7 +111,7 @@ class Follower:
 
     def request(self, request: ChainRequest) -> None:
         """Take a request. A release counts only while a reorganisation is held."""
-        if isinstance(request, LookUpTransaction | ReadAgain):
+        if isinstance(request, LookUpTransaction | ReadAgain | SeeBalance):
             self._side.add_request(request)
         elif self._held is not None:
             self._take_back.released = True

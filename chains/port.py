@@ -21,9 +21,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from schemas.caip import ChainName
+from schemas.amounts import BaseUnits
+from schemas.caip import AssetName, ChainName
 from schemas.facts import (
     AddressCovered,
+    BalanceSeen,
     BlockRetracted,
     ChainFact,
     TransactionLookedUp,
@@ -151,6 +153,14 @@ class ChainSource(Protocol):
         """Prove that receipts at this height are still there (a pruned node answers with nothing)."""
         ...
 
+    async def balance_at(self, asset: AssetName, address: str, header: Header) -> BaseUnits:
+        """Give what an address holds of a listed asset after a block, which must be final.
+
+        A way of looking that needs no transfer to be found. **Raises**: `Unsupported` where a chain
+        has no such question or no node still knows; `NodeBehind`; `AnswerRefused`.
+        """
+        ...
+
     async def agree(self, header: Header) -> bool:
         """Ask a *second* node whether it has this block on its chain. False when there is none."""
         ...
@@ -260,7 +270,7 @@ class FollowLoop(Protocol):
 
 def address_of(fact: ChainFact) -> str | None:
     """Give the address whose lane a fact belongs to, or None when it belongs to every lane."""
-    if isinstance(fact, AddressCovered):
+    if isinstance(fact, AddressCovered | BalanceSeen):
         return fact.address
     if isinstance(fact, BlockRetracted | Watermark | TransactionLookedUp):
         return None

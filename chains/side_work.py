@@ -22,8 +22,18 @@ from chains.pace import Allowance, FollowSettings
 from chains.port import ChainSource, Step, WatchEntry
 from chains.spans import Spans
 from chains.watched import RecentBlocks, Watched
-from schemas.facts import AddressCovered, ChainFact, LookedUpState, TransactionLookedUp
-from schemas.requests import LookUpTransaction, ReadAgain
+from schemas.facts import (
+    AddressCovered,
+    BalanceSeen,
+    ChainFact,
+    LookedUpState,
+    TransactionLookedUp,
+)
+from schemas.requests import LookUpTransaction, ReadAgain, SeeBalance
+from schemas.values import BlockRef
+
+#: Balances asked in one piece: the next block waits no longer than for so many.
+_BALANCES_A_STEP: Final = 16
 
 
 class LookUp(Struct):
@@ -41,8 +51,16 @@ class LookUp(Struct):
 _UNSETTLED: Final = frozenset({LookedUpState.UNKNOWN, LookedUpState.PENDING})
 
 
-Work = LookUp | BackScan | ReadAgainScan
-W = TypeVar("W", LookUp, BackScan, ReadAgainScan)
+class BalanceQuestion(Struct):
+    """One balance that is not read yet."""
+
+    request: SeeBalance
+    retry_at_s: float = 0.0
+    failures: int = 0
+
+
+Work = LookUp | BackScan | ReadAgainScan | BalanceQuestion
+W = TypeVar("W", LookUp, BackScan, ReadAgainScan, BalanceQuestion)
 
 
 class SideWork:
@@ -76,6 +94,7 @@ class SideWork:
         self._scans: list[BackScan] = []
         self._covered: deque[deque[tuple[int, AddressCovered]]] = deque()
         self._again: deque[ReadAgainScan] = deque()
+        self._balances: deque[BalanceQuestion] = deque()
         self._look_ups: deque[LookUp] = deque()
         self._unsettled: deque[LookUp] = deque(maxlen=settings.requests_max)
         self._allowance = Allowance(settings.look_ups_a_minute)
@@ -87,11 +106,14 @@ class SideWork:
         self._incoming.extend(entries)
         self._read_upto_offset = max(self._read_upto_offset, read_upto_offset)
 
-    def add_request(self, request: LookUpTransaction | ReadAgain) -> None:
+    def add_request(self, request: LookUpTransaction | ReadAgain | SeeBalance) -> None:
         """Take in a request; beyond the most it is not taken, and asked again by who asked."""
         if isinstance(request, LookUpTransaction):
             if len(self._look_ups) < self._settings.requests_max:
                 self._look_ups.append(LookUp(request))
+        elif isinstance(request, SeeBalance):
+            if len(self._balances) < self._settings.requests_max:
+                self._balances.append(BalanceQuestion(request))
         elif len(self._again) < self._settings.requests_max:
             self._again.append(
                 ReadAgainScan(next_height=request.from_height, upto=request.to_height)
@@ -151,7 +173,8 @@ class SideWork:
             return True
         if self._marks.line.said is None:
             return False
-        return bool(self._covered or self._due(self._scans) or self._due(self._again))
+        works = (self._due(self._scans), self._due(self._again), self._due(self._balances))
+        return bool(self._covered or any(works))
 
     # --- doing it ------------------------------------------------------------------------------
 
@@ -170,6 +193,8 @@ class SideWork:
             return await self._scan_back(scan)
         for again in self._due(self._again):
             return await self._read_again(again)
+        if balances := self._due(self._balances)[:_BALANCES_A_STEP]:
+            return await self._see_balances(balances)
         return None
 
     def _look_ups_now(self) -> list[LookUp]:
@@ -270,6 +295,48 @@ class SideWork:
         for taken in read_again(found):
             facts += [*taken.transfers, self._marks.of(taken)]
         return self._marks.again(facts)
+
+    async def _see_balances(self, questions: Sequence[BalanceQuestion]) -> Step | None:
+        """Ask what addresses held after the newest block that is final and read; none without one."""
+        said = self._marks.line.said
+        height = min(self._marks.finalized, said.height if said else -1)
+        if height <= 0:
+            for one in questions:
+                self._put_off(one, NodeBehind("no block is final yet"))
+            return None
+        facts: list[ChainFact] = []
+        for one in questions:
+            seen = await self._balance(one, height)
+            if seen is not None:
+                facts.append(seen)
+        return self._marks.again(facts) if facts else None
+
+    async def _balance(self, one: BalanceQuestion, height: int) -> BalanceSeen | None:
+        """Answer one question. One that no node can answer is given up: who asked asks again."""
+        request = one.request
+        try:
+            header = await self._source.header_at(height)
+            ours = self._marks.line.hashes.get(height, header.hash)
+            if ours != header.hash:
+                message = f"block {height} is {header.hash}, ours is {ours}"
+                raise NodeBehind(message)
+            balance = await self._source.balance_at(request.asset, request.address, header)
+        except Unsupported as error:
+            self._failed(error, one.failures + 1)
+            self._balances.remove(one)
+            return None
+        except Retryable as error:
+            self._put_off(one, error)
+            return None
+        self._balances.remove(one)
+        return BalanceSeen(
+            request=request.request,
+            chain=request.chain,
+            asset=request.asset,
+            address=request.address,
+            block=BlockRef(height=header.height, hash=header.hash, time=header.time),
+            balance=balance,
+        )
 
     def _require_ours(self, found: Sequence[Taken]) -> None:
         """Refuse blocks of another line than ours: the loop has to see that reorganisation first."""

@@ -22,6 +22,7 @@ FACT_KINDS: Final[dict[str, type[Message]]] = {
         facts.Watermark,
         facts.AddressCovered,
         facts.TransactionLookedUp,
+        facts.BalanceSeen,
     )
 }
 COMMAND_KINDS: Final[dict[str, type[Message]]] = {
@@ -40,6 +41,7 @@ REQUEST_KINDS: Final[dict[str, type[Message]]] = {
         requests.WatchAddress,
         requests.LookUpTransaction,
         requests.ReadAgain,
+        requests.SeeBalance,
         requests.ReleaseReorganisation,
     )
 }

@@ -156,6 +156,20 @@ class TransactionLookedUp(Message, frozen=True):
     replaced_by: ShortText | None = None
 
 
+class BalanceSeen(Message, frozen=True):
+    """What an address of ours held of an asset after a block that is final, as a node says it.
+
+    An observation and no judgement: whoever knows the transfers tells whether they explain it.
+    """
+
+    request: ShortText
+    chain: ChainId
+    asset: AssetId
+    address: ShortText
+    block: BlockRef
+    balance: BaseUnits
+
+
 ChainFact = (
     TransferSeen
     | TransferDropped
@@ -163,4 +177,5 @@ ChainFact = (
     | Watermark
     | AddressCovered
     | TransactionLookedUp
+    | BalanceSeen
 )

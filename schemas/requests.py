@@ -5,7 +5,7 @@ Topics `watchlist.<family>` (compacted, keyed by address) and `requests.<chain>`
 
 from __future__ import annotations
 
-from schemas.caip import ChainId
+from schemas.caip import AssetId, ChainId
 from schemas.values import Height, Instant, Message, ShortText
 
 
@@ -35,6 +35,15 @@ class ReadAgain(Message, frozen=True):
     reason: ShortText
 
 
+class SeeBalance(Message, frozen=True):
+    """Ask a node what an address holds of an asset after the newest final block that was read."""
+
+    request: ShortText
+    chain: ChainId
+    asset: AssetId
+    address: ShortText
+
+
 class ReleaseReorganisation(Message, frozen=True):
     """A person agrees to a reorganisation deeper than the chain's limit."""
 
@@ -44,4 +53,4 @@ class ReleaseReorganisation(Message, frozen=True):
     reason: ShortText
 
 
-ChainRequest = LookUpTransaction | ReadAgain | ReleaseReorganisation
+ChainRequest = LookUpTransaction | ReadAgain | SeeBalance | ReleaseReorganisation

@@ -12,7 +12,13 @@ from typing import Any, Final, Literal
 from msgspec import Raw, Struct
 
 from chains.answers import UnknownAnswer, decode, decode_or_none
-from chains.errors import ChainError, NodeBehind, NodeUnavailable, Unsupported
+from chains.errors import (
+    AnswerRefused,
+    ChainError,
+    NodeBehind,
+    NodeUnavailable,
+    Unsupported,
+)
 from chains.evm import checks, words
 from chains.evm.wire import (
     FullBlock,
@@ -30,6 +36,7 @@ from chains.rpc import Question, RpcNode
 _FULL: Final = True
 _IDS: Final = False
 _QUOTE: Final = ord('"')
+_WORD_TEXT_MAX: Final = 2 + 64
 _CALL_TRACER: Final = {"tracer": "callTracer", "timeout": "60s"}
 _DECIMALS_ABI: Final[list[dict[str, Any]]] = [
     {
@@ -187,6 +194,33 @@ class EvmClient:
             return False
         return True
 
+    async def balance_at(self, contract: str | None, address: str, header: Header) -> int:
+        """Give what an address holds after a block: of a token, or of the coin where it is None.
+
+        By height, in one request with the block's own header, since not every node takes a hash here.
+        **Raises**: `AnswerRefused` where the node has another block there; `Unsupported` where it no
+        longer keeps that state.
+        """
+        height = hex(header.height)
+        question = (
+            Question("eth_getBalance", [address, height])
+            if contract is None
+            else Question("eth_call", [{"to": contract, "data": _balance_of(address)}, height])
+        )
+        asked = [question, Question("eth_getBlockByNumber", [height, _IDS])]
+        balance, block = await self.node.batch(asked)
+        found = _header(_require(block))
+        if found is None:
+            message = f"{self.name} has no block {header.height}"
+            raise NodeBehind(message)
+        if found.hash != header.hash:
+            message = f"block {header.height} is {found.hash} here, expected {header.hash}"
+            raise AnswerRefused(message)
+        if isinstance(balance, UnknownAnswer):
+            message = f"{self.name} does not tell what was held at {header.height}: {balance}"
+            raise Unsupported(message)
+        return _word(decode(_require(balance), str))
+
     async def decimals(self, contract: str) -> int | None:
         """Ask a token for its decimals: -1 where no contract stands, None where it does not say."""
         from web3 import AsyncWeb3
@@ -206,6 +240,19 @@ class EvmClient:
             if "revert" in str(error).lower():
                 return None
             raise
+
+
+def _balance_of(address: str) -> str:
+    """Write a call of `balanceOf(address)`. **Source**: EIP-20; its selector is 0x70a08231."""
+    return "0x70a08231" + address.removeprefix("0x").lower().rjust(64, "0")
+
+
+def _word(text: str) -> int:
+    """Read a quantity, or the one word that a call returns; an empty return is no answer."""
+    if not text.startswith("0x") or not 2 < len(text) <= _WORD_TEXT_MAX:
+        message = f"expected one word, found {text[:80]!r}"
+        raise AnswerRefused(message)
+    return words.integer(text)
 
 
 def _require(answer: Raw | ChainError) -> Raw:

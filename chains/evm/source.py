@@ -39,7 +39,8 @@ from chains.observe import Observer, nobody
 from chains.pool import RpcPool
 from chains.port import BlockRead, Head, Header, WatchedAddresses
 from chains.rpc import NodeLimits, RpcNode
-from schemas.caip import ChainName
+from schemas.amounts import BaseUnits
+from schemas.caip import AssetName, ChainName
 from schemas.facts import LookedUpState, TransactionLookedUp, TransferSeen
 from schemas.values import BlockRef
 
@@ -243,6 +244,16 @@ class EvmSource:
             return await self._pool.read(lambda node: self._reaches(self._client(node), height))
         except NodeBehind:
             return False
+
+    async def balance_at(self, asset: AssetName, address: str, header: Header) -> BaseUnits:
+        """Give what an address holds of the coin or of a listed token after a block."""
+        entry = self._catalogue.asset(asset)
+        contract = None if entry.is_coin else entry.id.rpartition(":")[2]
+        return BaseUnits(
+            await self._pool.read(
+                lambda node: self._client(node).balance_at(contract, address, header)
+            )
+        )
 
     async def agree(self, header: Header) -> bool:
         """Ask nodes other than the first that answers whether this block is on their chain."""

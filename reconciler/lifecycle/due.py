@@ -10,7 +10,7 @@ import msgspec
 from reconciler.lifecycle.counting import Sums, end_of_open, sum_up
 from reconciler.lifecycle.facts import OrderFacts
 from reconciler.lifecycle.finality import depth_required, tier_of_transfer
-from reconciler.lifecycle.phases import patience_of_pending, phase_of
+from reconciler.lifecycle.phases import patience_of_pending, phase_of, second_look_until
 from reconciler.model.status import Due, Moment, Status
 from schemas.codes import TransferState
 
@@ -49,7 +49,8 @@ def _times(facts: OrderFacts, sums: Sums, status: Status, moment: Moment) -> Seq
     policy = facts.terms.policy
     found = [*patience_of_pending(facts, sums, moment, status)]
     if status.is_open:
-        found.append(end_of_open(facts.terms, facts.claims, status.reversed_at))
+        end = end_of_open(facts.terms, facts.claims, status.reversed_at)
+        found += [end, second_look_until(facts, sums, end)]
         if not facts.covered:
             found.append(facts.terms.placed_at + timedelta(seconds=policy.not_watched_after_s))
     patience = timedelta(seconds=policy.retracted_patience_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from msgspec import Struct
 
 from reconciler.model.order import Claim, OrderDecisions, Terms
@@ -13,6 +15,7 @@ class OrderFacts(Struct, frozen=True, kw_only=True):
     """All that is known of one order.
 
     `covered`: its address was searched back to the order's time. `holds`: why verdicts wait.
+    `looked_until`: the block time up to which what its address held was explained.
     `noted`: attention that others found (an unreadable fact, a balance that differs, ambiguity).
     """
 
@@ -23,3 +26,4 @@ class OrderFacts(Struct, frozen=True, kw_only=True):
     covered: bool
     holds: tuple[str, ...] = ()
     noted: frozenset[Attention] = frozenset()
+    looked_until: datetime | None = None

@@ -125,6 +125,8 @@ def _end_if_over(
         return phase, frozenset()
     if _holds_the_end(facts, sums, moment, previous):
         return phase, frozenset()
+    if second_look_until(facts, sums, end) >= until:
+        return phase, frozenset()
     over = frozenset({Attention.PENDING_AT_END}) if sums.pending > 0 else frozenset()
     return (Phase.UNDERPAID if sums.final > 0 else Phase.EXPIRED), over
 
@@ -134,6 +136,17 @@ def _holds_the_end(facts: OrderFacts, sums: Sums, moment: Moment, previous: Stat
     until = moment.decided_until
     limits = patience_of_pending(facts, sums, moment, previous)
     return any(until is None or until <= limit for limit in limits)
+
+
+def second_look_until(facts: OrderFacts, sums: Sums, end: datetime) -> datetime:
+    """Say until when an order that would end without money waits for its balance to be compared.
+
+    A comparison counts that was made after the end: what came before it is then explained.
+    """
+    looked = facts.looked_until is not None and facts.looked_until >= end
+    if looked or sums.counted or facts.terms.mode != "given":
+        return end
+    return end + timedelta(seconds=facts.terms.policy.second_look_s)
 
 
 def patience_of_pending(

@@ -46,6 +46,8 @@ class RoutePolicy(Message, frozen=True):
     `late_revive_within_s` None means that a person reviews late money.
     `flag_by_address`, `flag_by_reserved_amount`: whether money beyond doubt flags an order that its
     customer forgot to flag; else it waits as `paid_unflagged`.
+    `second_look_s`: how long an order that is over without money waits for somebody to compare what
+    its own address holds; 0 where nobody does.
     """
 
     decimals: int
@@ -66,6 +68,7 @@ class RoutePolicy(Message, frozen=True):
     late_revive_within_s: int | None = None
     flag_by_address: bool = True
     flag_by_reserved_amount: bool = True
+    second_look_s: int = 0
     claims_max: int = 3
     implausible_times: int = 100
     coinbase_depth: int = 101

@@ -12,6 +12,7 @@ from datetime import datetime
 from msgspec import Struct, field
 
 from chains.addresses import canonical_key
+from reconciler.services.balances import apply_balance
 from reconciler.services.claims import tx_name
 from reconciler.services.context import ServiceContext
 from reconciler.services.coverage import apply_retraction, apply_watermark, drain_lane, wake_address
@@ -29,6 +30,7 @@ from schemas.caip import ChainName, family_of
 from schemas.codec import FACT_KINDS
 from schemas.facts import (
     AddressCovered,
+    BalanceSeen,
     BlockRetracted,
     TransactionLookedUp,
     TransferDropped,
@@ -143,12 +145,13 @@ class _Run:
         await self._hold_lanes_of_shared(items)
 
     async def _hold_lanes_of_shared(self, items: Sequence[Incoming]) -> None:
-        """A fact of a shared address that cannot be applied speaks to its orders on all chains."""
+        """What cannot be applied, or tells a balance, speaks to a shared address's orders on all chains."""
         family = family_of(self.chain)
         lanes: set[str] = set()
         for item in items:
             row = self.ledger.addresses.get((family, item.key_text))
-            if row is not None and row.owner is None and self._is_unappliable(item):
+            speaks = self._is_unappliable(item) or isinstance(item.message, BalanceSeen)
+            if row is not None and row.owner is None and speaks:
                 lanes |= set(self.ledger.context.lanes_of(family, row.key))
         await self.ledger.work.lock_lanes(exclusive=None, shared=sorted(lanes))
         await self.ledger.load_lanes(lanes)
@@ -186,7 +189,7 @@ class _Run:
             message = item.message
             if isinstance(message, TransferSeen | TransferDropped):
                 keys.append((family, canonical_key(self.chain, message.to)))
-            elif isinstance(message, AddressCovered):
+            elif isinstance(message, AddressCovered | BalanceSeen):
                 keys.append((family, canonical_key(self.chain, message.address)))
             keys.append((family, item.key_text))
         return keys
@@ -229,6 +232,8 @@ class _Run:
             await apply_dropped(ledger, item, message, seq)
         elif isinstance(message, AddressCovered):
             await self._cover(item, message, seq)
+        elif isinstance(message, BalanceSeen):
+            await apply_balance(ledger, self.lane, item, message, seq)
         elif isinstance(message, TransactionLookedUp):
             await apply_look_up(ledger, self.lane, item, message, seq)
 

@@ -16,6 +16,7 @@ from reconciler.matcher import Share
 from reconciler.matcher.match import Match
 from reconciler.model.order import OrderDecisions
 from reconciler.model.status import Status
+from reconciler.services.balances import settle_balance
 from reconciler.services.claims import settle_claims
 from reconciler.services.coverage import drain_lane, wake_subject
 from reconciler.services.desk import close_exception, settle_exception
@@ -28,7 +29,7 @@ from reconciler.services.unreadable import settle_unreadable
 from reconciler.storage import reads, writes
 from reconciler.storage.rows import DecisionRow, HoldRow, LaneRow, TransferRow
 from schemas.amounts import AmountError, BaseUnits, parse_base_units
-from schemas.caip import family_of
+from schemas.caip import ChainName, family_of
 from schemas.codes import ExceptionKind, MatchRule, Phase, Rejection, TransferState
 from schemas.commands import (
     AcceptShort,
@@ -384,6 +385,9 @@ async def _close(ledger: Ledger, item: Incoming, command: Decide, action: Close,
         chain = ledger.context.chain_of_topic.get(topic)
         if chain is not None:
             orders = await settle_unreadable(ledger, row.subject, family_of(chain), seq)
+    if row.kind == ExceptionKind.BALANCE_DIFFERS and row.chain is not None:
+        chain = ChainName(row.chain)
+        orders = await settle_balance(ledger, row.subject, chain, seq, item.recorded_at)
     return _Done(before=Before(), orders=tuple(orders))
 
 

@@ -147,6 +147,7 @@ def _facts(ledger: Ledger, entry: OrderEntry) -> OrderFacts:
         covered=address.is_covered(terms.chain),
         holds=_holds(ledger, entry),
         noted=frozenset(noted | set(state.noted)),
+        looked_until=state.looked_until,
     )
 
 
@@ -204,7 +205,6 @@ _BY_ATTENTION: Final = {
     Attention.PENDING_AT_END: ExceptionKind.PENDING_AT_END,
     Attention.PAID_UNFLAGGED: ExceptionKind.PAID_UNFLAGGED,
     Attention.NOT_COVERED: ExceptionKind.NOT_WATCHED,
-    Attention.BALANCE_DIFFERS: ExceptionKind.BALANCE_DIFFERS,
 }
 #: A transfer in one of these states is not money that anybody has to explain.
 _GONE: Final = frozenset({TransferState.DROPPED, TransferState.UNKNOWN})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ from schemas.values import Message, decode_hook, encode_hook
 class OrderState(Message, frozen=True):
     """One order, whole. `confirmed_sequence` is that of its last `confirmed` event.
 
+    `looked_until` is the time of the newest block at which its address held what transfers explain.
     `open_exceptions` lists (kind, subject) of the exceptions that this order keeps open.
     """
 
@@ -25,6 +27,7 @@ class OrderState(Message, frozen=True):
     confirmed_sequence: int | None = None
     noted: tuple[Attention, ...] = ()
     open_exceptions: tuple[tuple[str, str], ...] = ()
+    looked_until: datetime | None = None
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=encode_hook)

@@ -510,3 +510,48 @@ async def lane_names(work: Work) -> list[str]:
     """List every lane that was ever applied."""
     found = await work.connection.execute(select(tables.lanes.c.lane).order_by(tables.lanes.c.lane))
     return [row[0] for row in found]
+
+
+async def balance(work: Work, family: str, address_key: str, asset: str) -> rows.BalanceRow | None:
+    """Read what is known of an address's balance of an asset."""
+    table = tables.balances
+    found = await fetch(
+        work,
+        rows.BalanceRow,
+        select(*columns_of(table, rows.BalanceRow)).where(
+            table.c.address_key == address_key, table.c.family == family, table.c.asset == asset
+        ),
+    )
+    return found[0] if found else None
+
+
+async def is_unexplained(work: Work, family: str, address_key: str) -> bool:
+    """Tell whether an address holds more of any asset than transfers explain."""
+    table = tables.balances
+    found = await work.connection.execute(
+        select(table.c.asset)
+        .where(
+            table.c.address_key == address_key,
+            table.c.family == family,
+            table.c.unexplained.is_not(None),
+        )
+        .limit(1)
+    )
+    return found.first() is not None
+
+
+async def received_between(work: Work, row: rows.BalanceRow, *, upto: int) -> int:
+    """Add up what stands in blocks above a balance's height, up to another. Summed here: exact."""
+    table = tables.transfers
+    found = await work.connection.execute(
+        select(table.c.amount).where(
+            table.c.address_key == row.address_key,
+            table.c.family == row.family,
+            table.c.chain == row.chain,
+            table.c.asset == row.asset,
+            table.c.height > row.height,
+            table.c.height <= upto,
+            table.c.state.in_(["included", "final"]),
+        )
+    )
+    return sum(int(amount) for (amount,) in found)

@@ -173,6 +173,25 @@ class ShareRow(Struct):
     share: BaseUnits
 
 
+class BalanceRow(Struct):
+    """What an address held of an asset when transfers last explained it, and what was seen last.
+
+    `unexplained` is what came since and no transfer tells of; None while transfers explain it all.
+    """
+
+    address_key: str
+    family: str
+    asset: str
+    chain: str
+    height: int
+    time: datetime
+    balance: BaseUnits
+    seen_height: int
+    seen_time: datetime
+    seen_balance: BaseUnits
+    unexplained: BaseUnits | None = None
+
+
 class ClaimRow(Struct):
     """Who named which transaction or sender, for look-ups from the other side."""
 

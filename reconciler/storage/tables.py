@@ -234,6 +234,31 @@ shares = Table(
     UniqueConstraint("transfer", "order_ref"),
 )
 
+#: What an address held of an asset when transfers last explained it; and what they did not since.
+balances = Table(
+    "balances",
+    metadata,
+    Column("address_key", Text, nullable=False),
+    Column("family", Text, nullable=False),
+    Column("asset", Text, nullable=False),
+    Column("chain", Text, nullable=False),
+    Column("height", BigInteger, nullable=False),
+    Column("time", InstantType, nullable=False),
+    Column("balance", BaseUnitsType, nullable=False),
+    Column("seen_height", BigInteger, nullable=False),
+    Column("seen_time", InstantType, nullable=False),
+    Column("seen_balance", BaseUnitsType, nullable=False),
+    Column("unexplained", BaseUnitsType),
+    PrimaryKeyConstraint("address_key", "family", "asset"),
+)
+#: Few: each is an open exception.
+Index(
+    "ix_balances_unexplained",
+    balances.c.chain,
+    postgresql_where=balances.c.unexplained.is_not(None),
+    sqlite_where=balances.c.unexplained.is_not(None),
+)
+
 claims = Table(
     "claims",
     metadata,

@@ -25,6 +25,7 @@ from schemas.requests import (
     LookUpTransaction,
     ReadAgain,
     ReleaseReorganisation,
+    SeeBalance,
     WatchAddress,
 )
 from schemas.values import Message
@@ -134,7 +135,8 @@ class Requests:
         except UNREADABLE as error:
             _unreadable(self._meters, self._chain, record, error)
             return None
-        return request if isinstance(request, ReadAgain | ReleaseReorganisation) else None
+        ours = isinstance(request, ReadAgain | SeeBalance | ReleaseReorganisation)
+        return request if ours else None
 
 
 #: What reading a record may raise.
@@ -145,7 +147,7 @@ def read_request(record: Record, chain: ChainName) -> ChainRequest | None:
     """Read a request to this chain's watcher; None for another's. **Raises**: one of `UNREADABLE`."""
     envelope = from_headers(record.headers, default_time=record.time)
     message: Message = decode(envelope.type, record.value or b"", REQUEST_KINDS)
-    if not isinstance(message, LookUpTransaction | ReadAgain | ReleaseReorganisation):
+    if not isinstance(message, LookUpTransaction | ReadAgain | SeeBalance | ReleaseReorganisation):
         return None
     return message if message.chain == chain else None
 

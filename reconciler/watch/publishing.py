@@ -18,6 +18,7 @@ from schemas.codec import encode, kind_name
 from schemas.envelope import Envelope, Headers, derived_id, to_headers
 from schemas.facts import (
     AddressCovered,
+    BalanceSeen,
     BlockRetracted,
     ChainFact,
     TransactionLookedUp,
@@ -72,5 +73,7 @@ def identity_of(fact: ChainFact) -> tuple[str, ...]:
             )
         case AddressCovered():
             return fact.address, str(fact.from_height)
+        case BalanceSeen():
+            return fact.request, fact.asset, fact.address, fact.block.hash
         case TransactionLookedUp():
             return fact.request, fact.state, fact.block.hash if fact.block else ""

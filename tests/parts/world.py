@@ -35,6 +35,7 @@ from schemas.envelope import Envelope, to_headers
 from schemas.events import PaymentEvent, PaymentException
 from schemas.facts import (
     AddressCovered,
+    BalanceSeen,
     BlockRetracted,
     Evidence,
     FoundBy,
@@ -195,6 +196,20 @@ class Chain:
     def covered(self, text: str) -> AddressCovered:
         return AddressCovered(
             chain=self.chain, address=text, from_height=1, from_time=START - timedelta(days=1)
+        )
+
+    def balance(
+        self, to: str, amount: int, *, asset: AssetName = USDT, height: int | None = None
+    ) -> BalanceSeen:
+        """What an address holds after the newest block, or after another."""
+        block = self.block(self.height if height is None else height)
+        return BalanceSeen(
+            request=f"balance-{block.height}",
+            chain=self.chain,
+            asset=asset,
+            address=to,
+            block=block,
+            balance=BaseUnits(amount),
         )
 
     def dropped(self, seen: TransferSeen) -> TransferDropped:

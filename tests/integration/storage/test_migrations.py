@@ -109,7 +109,7 @@ async def test_downgrade_leaves_nothing_behind_and_upgrade_works_again(engine) -
 async def test_two_that_migrate_at_once_go_one_after_the_other(database_url: str) -> None:
     engines = [make_engine(database_url) for _ in range(2)]
     done = await asyncio.gather(*(migrate(engine) for engine in engines))
-    assert sorted(str(each.before) for each in done) == ["0001", "None"]
+    assert sorted(str(each.before) for each in done) == [head_revision(), "None"]
     for engine in engines:
         await engine.dispose()
 
