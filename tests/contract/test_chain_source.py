@@ -324,7 +324,52 @@ async def test_node_that_is_gone_is_an_error_and_never_nothing(stand: Stand):
     await gone.close()
 
 
+# What an address holds
+
+
+async def test_balance_is_that_after_the_block_and_not_a_later_one(stand: Stand):
+    ours = stand.script.new_address()
+    coin = coin_of(stand.script.chain_id)
+    before = await stand.header()
+    stand.script.pay_coin(ours, 123)
+    stand.script.mine()
+    paid = await stand.header()
+    stand.script.pay_coin(ours, 1)
+    stand.script.mine()
+    held = [await stand.source.balance_at(coin, ours, header) for header in (before, paid)]
+    assert held == [0, 123]
+    assert await stand.source.balance_at(coin, ours.lower(), await stand.header()) == 124
+
+
+async def test_balance_of_a_block_that_left_the_chain_is_refused(stand: Stand):
+    ours = stand.script.new_address()
+    stand.script.mine(2)
+    gone = await stand.header()
+    stand.script.reorganise(1)
+    with pytest.raises(Retryable):
+        await stand.source.balance_at(coin_of(stand.script.chain_id), ours, gone)
+
+
 # Chains with contracts: tokens and inner calls
+
+
+async def test_token_balance_is_that_of_the_listed_contract(stand: Stand):
+    ours = stand.script.new_address()
+    token = token_of(stand.script.chain_id, stand.script.token)
+    stand.script.pay_token(ours, 25_000_000)
+    stand.script.mine()
+    assert await stand.source.balance_at(token, ours, await stand.header()) == 25_000_000
+    assert (
+        await stand.source.balance_at(token, stand.script.new_address(), await stand.header()) == 0
+    )
+
+
+async def test_coin_of_an_inner_call_is_in_the_balance_whoever_traces(stand: Stand):
+    ours = stand.script.new_address()
+    stand.script.pay_inside(ours, 5)
+    stand.script.mine()
+    coin = coin_of(stand.script.chain_id)
+    assert await stand.source.balance_at(coin, ours, await stand.header()) == 5
 
 
 async def test_token_payment_is_the_first_log_of_its_own_receipt(stand: Stand):

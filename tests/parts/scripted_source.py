@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from chains.catalog import ChainEntry
-from chains.errors import ChainError, NodeBehind, WrongChain
+from chains.errors import ChainError, NodeBehind, Unsupported, WrongChain
 from chains.port import BlockRead, Head, Header, WatchedAddresses
 from schemas.amounts import BaseUnits
-from schemas.caip import ChainName
+from schemas.caip import AssetName, ChainName
 from schemas.facts import (
     Evidence,
     FoundBy,
@@ -112,6 +112,7 @@ class ScriptedSource:
         self.blind_to: tuple[str, ...] = ()
         self.second_node_agrees = False
         self.pruned_below = 0
+        self.no_balances = False
         self.identified = 0
         self.started = 0
         self.waits = 0
@@ -240,6 +241,16 @@ class ScriptedSource:
 
     async def history_reaches(self, height: int) -> bool:
         return height >= self.pruned_below
+
+    async def balance_at(self, asset: AssetName, address: str, header: Header) -> BaseUnits:
+        """Everything that the branch's blocks up to this one paid; transfers can be hidden, this not."""
+        self._fail()
+        if self.no_balances:
+            raise Unsupported("no node keeps so old a state")
+        upto = self.branch.index(header.hash)
+        held = (self.blocks[name] for name in self.branch[: upto + 1])
+        raw = int(address, 16)
+        return BaseUnits(sum(pay.amount for block in held for pay in block.pays if pay.to == raw))
 
     async def agree(self, header: Header) -> bool:
         return self.second_node_agrees and header.hash in self.branch

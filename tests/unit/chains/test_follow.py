@@ -20,6 +20,7 @@ from chains.observe import SourceStarted
 from chains.pace import FollowSettings
 from schemas.facts import (
     AddressCovered,
+    BalanceSeen,
     BlockRetracted,
     FoundBy,
     LookedUpState,
@@ -28,12 +29,13 @@ from schemas.facts import (
     TransferSeen,
     Watermark,
 )
-from schemas.requests import LookUpTransaction, ReadAgain, ReleaseReorganisation
+from schemas.requests import LookUpTransaction, ReadAgain, ReleaseReorganisation, SeeBalance
 from schemas.values import transfer_id
 from tests.parts.follow_story import Story, applied
 from tests.parts.scripted_source import (
     BLOCK_TIME_S,
     CHAIN,
+    COIN,
     START,
     Pay,
     address,
@@ -685,6 +687,55 @@ async def test_reading_again_publishes_the_span_with_its_watermarks_and_then_the
     assert spans[0][0] == 2
     assert spans[-1][1] == 8
     assert applied(story.steps)[1] == (8, story.source.tip.hash)
+
+
+async def test_balance_is_that_of_the_newest_final_block_that_was_read():
+    story = Story()
+    story.source.mine(Pay("a", US, amount=5))
+    story.source.mine(blocks=2)
+    story.source.mine(Pay("b", US, amount=7))
+    story.source.finalized = 3
+    loop = story.begin()
+    story.watch(US)
+    await story.covers(4)
+    loop.request(SeeBalance(request="s", chain=CHAIN, asset=COIN, address=display(address(US))))
+    (seen,) = await story.until(BalanceSeen)
+    assert (seen.request, seen.balance, seen.block.height) == ("s", 5, 3)
+    assert isinstance(story.steps[-1].facts[-1], Watermark)
+
+
+async def test_balance_waits_for_a_final_block_and_for_a_node_that_answers():
+    story = Story()
+    story.source.mine(Pay("a", US, amount=5), blocks=3)
+    loop = story.begin()
+    story.watch(US)
+    await story.covers(3)
+    loop.request(SeeBalance(request="s", chain=CHAIN, asset=COIN, address=display(address(US))))
+    story.source.mine()
+    await story.covers(4)
+    assert story.of(BalanceSeen) == []
+    story.source.finalized = 4
+    story.source.mine()
+    story.source.failures.extend([NodeUnavailable("gone")] * 3)
+    (seen,) = await story.until(BalanceSeen)
+    assert seen.balance == 5
+
+
+async def test_balance_that_no_node_can_tell_is_given_up_and_blocks_nothing():
+    story = Story()
+    story.source.mine(blocks=3)
+    story.source.finalized = 2
+    loop = story.begin()
+    story.watch(US)
+    await story.covers(3)
+    story.source.no_balances = True
+    loop.request(SeeBalance(request="s", chain=CHAIN, asset=COIN, address=display(address(US))))
+    story.source.mine(blocks=3)
+    await story.covers(6)
+    story.source.no_balances = False
+    story.source.mine()
+    await story.covers(7)
+    assert story.of(BalanceSeen) == []
 
 
 async def test_the_status_says_where_the_loop_stands():
