@@ -75,8 +75,14 @@ async def is_waiting(work: Work, shard: int) -> bool:
 async def number_batch(work: Work, shard: int, *, epoch: int, limit: int) -> int | None:
     """Give the oldest waiting messages a number; None when nothing waits.
 
-    **Raises**: `ShardLostError` when the epoch is no longer ours.
+    Asked again, it gives the same number until that batch is marked: a connection may be lost while
+    it commits, and the unit of work is then repeated. A later number must not overtake one that was
+    never sent. **Raises**: `ShardLostError` when the epoch is no longer ours.
     """
+    unsent = await numbered(work, shard)
+    if unsent:
+        await _require_epoch(work, shard, epoch)
+        return unsent[0]
     waiting = (
         select(outbox.c.id)
         .where(outbox.c.shard == shard, ~outbox.c.sent, outbox.c.batch.is_(None))
@@ -100,6 +106,13 @@ async def number_batch(work: Work, shard: int, *, epoch: int, limit: int) -> int
         update(outbox).where(outbox.c.id.in_(ids)).values(batch=int(number))
     )
     return int(number)
+
+
+async def _require_epoch(work: Work, shard: int, epoch: int) -> None:
+    found = await work.connection.execute(select(relays.c.epoch).where(relays.c.shard == shard))
+    if found.scalar_one_or_none() != epoch:
+        message = f"another relay has taken shard {shard}"
+        raise ShardLostError(message)
 
 
 async def numbered(work: Work, shard: int) -> Sequence[int]:
