@@ -10,7 +10,7 @@ SYNCED := .venv/.synced
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system parts demo test unit lint format bench changelog clean distclean
+.PHONY: help setup system parts demo test unit simulate lint format bench changelog clean distclean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: setup parts lint ## Everything: set-up, lint, all tests (ARGS goes to pyte
 
 unit: $(SYNCED) ## Only what needs no real part: some minutes
 	@$(BIN)/pytest -q tests/unit tests/properties tests/house $(ARGS)
+
+simulate: $(SYNCED) ## Run seeds of the simulator on all cores (SEEDS=10000, SEEDS=17:18 ARGS=--tell)
+	@$(BIN)/python -m tests.simulate $(or $(SEEDS),10000) $(ARGS)
 
 lint: $(SYNCED) ## Format, style, types, rooms, dependencies, spelling: only looks
 	@$(BIN)/ruff format --check -q .

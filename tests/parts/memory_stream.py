@@ -277,9 +277,9 @@ class MemoryGroup:
         """Have exactly these lanes from now on."""
         if lanes != set(self._readers):
             self._changed.set()
-        for lane in set(self._readers) - lanes:
+        for lane in sorted(set(self._readers) - lanes):
             self._readers.pop(lane).lost = True
-        for lane in lanes - set(self._readers):
+        for lane in sorted(lanes - set(self._readers)):
             self._readers[lane] = MemoryReader(self._log, lane)
 
 

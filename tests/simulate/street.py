@@ -1,0 +1,227 @@
+"""The chains of a run, and the way to their nodes: devnet's chains, asked without sockets.
+
+Simulated: everything that `chains.devnet` can show (reorganisations, branches that come back, nodes
+that lag, stand still, lie, refuse), answers that come late, are cut off or never come. The product's
+own reader, pool and parser ask; only the exchange of bytes over HTTP is replaced. Not simulated:
+sockets, TLS, websockets and what aiohttp makes of broken ones (tests/contract, tests/cases).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+from urllib.parse import urlsplit
+
+from chains.devnet.blocks import Block, Fork
+from chains.devnet.calls import PLAINLY, How
+from chains.devnet.chain import DevnetChain
+from chains.devnet.dialogue import reply_to
+from chains.devnet.execution import Rules
+from chains.devnet.faults import (
+    CutOff,
+    DropSocket,
+    Hang,
+    HttpStatus,
+    HugeBody,
+    InvalidJson,
+    SlowBody,
+)
+from chains.devnet.hexadecimal import data, hash_bytes
+from chains.devnet.node import DevnetNode
+from chains.devnet.world import Seed
+from chains.errors import AnswerRefused, NodeUnavailable
+from chains.rpc import RpcNode
+from schemas.caip import ChainName
+from tests.simulate import database
+from tests.simulate.process import Process
+from tests.simulate.settings import (
+    CHAIN_IDS,
+    DOLLAR_CONTRACT,
+    TWIN_CONTRACT,
+    chain_name,
+    coin,
+    dollar,
+    twin,
+)
+
+#: Blocks that are there before anybody watches.
+BLOCKS_BEFORE = 8
+
+
+class Movement:
+    """Money that a transaction moves to one of ours, if the transaction stands in a block."""
+
+    def __init__(self, chain: ChainName, tx: str, to: str, asset: str, amount: int) -> None:
+        self.chain, self.tx, self.to, self.asset, self.amount = chain, tx, to, asset, amount
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.amount} of {self.asset.rpartition('/')[2][:12]} to {self.to} in {self.tx[:10]}"
+        )
+
+
+class Street:
+    """One chain and its two nodes."""
+
+    def __init__(self, number: int, lot: Random, now: Callable[[], int], *, lag: int) -> None:
+        self.name = chain_name(number)
+        self.lot = lot
+        self.now = now
+        seed = Seed(
+            chain_id=CHAIN_IDS[number], genesis_time=now() - 200, fork=Fork.PRAGUE, extra_data=b""
+        )
+        self.chain = DevnetChain(seed, Rules())
+        for symbol, contract in (("USD", DOLLAR_CONTRACT), ("TWIN", TWIN_CONTRACT)):
+            self.chain.deploy_token(symbol, 6, address=contract)
+        self.chain.finality_lag(lag)
+        self.nodes = {name: DevnetNode(self.chain, name) for name in ("a", "b")}
+        self.movements: dict[str, list[Movement]] = {}
+        self.is_over = False
+        self._payers = 0
+        self._reached: dict[bytes, int] = {}
+        self._measured = 0
+        start = now() - 20 * BLOCKS_BEFORE
+        for height in range(BLOCKS_BEFORE):
+            self.chain.mine(time=start + 20 * height)
+
+    # --- what people do ---
+
+    def pay(self, kind: str, to: str, amount: int) -> str:
+        """Send money from somebody who never paid before: nobody waits for anybody's nonce."""
+        self._payers += 1
+        chain, payer = self.chain, self.chain.account(f"payer {self._payers}", coin=2 * 10**24)
+        if kind == "coin":
+            tx, asset = chain.pay_coin(payer, to, amount), coin(self.name)
+        else:
+            contract = DOLLAR_CONTRACT if kind == "dollar" else TWIN_CONTRACT
+            chain.give_token(contract, payer, amount)
+            tx = chain.pay_token(contract, payer, to, amount)
+            asset = dollar(self.name) if kind == "dollar" else twin(self.name)
+        self.movements[tx] = [Movement(self.name, tx, to, asset, amount)]
+        return tx
+
+    def pay_in_vain(self, to: str, amount: int) -> str:
+        """Send a transaction that fails: it moves nothing."""
+        self._payers += 1
+        payer = self.chain.account(f"payer {self._payers}")
+        how = How(fails="out of patience")
+        return self.chain.pay_token(DOLLAR_CONTRACT, payer, to, amount, how)
+
+    def replace(self, tx: str) -> bool:
+        """Let the payer of a waiting transaction spend its nonce on something else."""
+        known = self.chain.world.known(hash_bytes(tx))
+        if self.chain.world.find(known.hash, self.chain.world.tree.head) is not None:
+            return False
+        payer = "0x" + known.sender.hex()
+        how = How(nonce=known.nonce, fee_max=PLAINLY.fee_max * 2, tip_max=PLAINLY.tip_max * 2)
+        self.chain.pay_coin(payer, payer, 1, how)
+        return True
+
+    # --- what the chain does ---
+
+    def mine(self, *, empty: bool = False) -> None:
+        tip = self.chain.world.tree.head
+        time = max(tip.time + 1, self.now() + self.lot.choice((-2, -1, 0, 0, 0, 1)))
+        self.chain.mine(time=time, transactions=[] if empty else None)
+
+    @property
+    def forkable(self) -> int:
+        """How deep a reorganisation may be: the chain does not take back what it called final."""
+        return self.chain.height - max(self.chain.finalized_height or 0, BLOCKS_BEFORE - 1)
+
+    def may_flip_back(self) -> bool:
+        """Tell whether the branch that was left last may come back: not below what is final."""
+        if not self.chain._branches:
+            return False
+        tree, tip = self.chain.world.tree, self.chain._branches[-1]
+        block = tip
+        while not tree.is_canonical(block):
+            block = tree.parent(block)
+        return block is not tip and block.height >= self.chain.height - self.forkable
+
+    # --- the truth ---
+
+    def reached(self, block: Block) -> int:
+        """Give the height of the highest block that was ever built upon a block."""
+        tree = self.chain.world.tree
+        blocks = list(tree._by_hash.values())
+        for young in blocks[self._measured :]:
+            at: Block | None = young
+            while at is not None and self._reached.get(at.hash, -1) < young.height:
+                self._reached[at.hash] = young.height
+                at = tree.get(at.parent_hash)
+        self._measured = len(blocks)
+        return self._reached[block.hash]
+
+    def line(self) -> Iterator[Block]:
+        """The blocks of the chain as it is now, from the first."""
+        tree = self.chain.world.tree
+        for height in range(tree.head.height + 1):
+            block = tree.at(height)
+            if block is not None:
+                yield block
+
+    def standing(self) -> dict[str, Block]:
+        """Where each transaction stands that stands in a block now."""
+        return {
+            data(one.transaction.hash): block
+            for block in self.line()
+            for one in block.executed
+            if one.status == 1
+        }
+
+    def places(self, tx: str) -> list[Block]:
+        """Give every block of any branch in which a transaction ever stood."""
+        return list(self.chain.world._blocks_of.get(hash_bytes(tx), ()))
+
+    @staticmethod
+    def stands_in(tx: str, block: Block) -> bool:
+        """Tell whether a transaction succeeded in a block."""
+        name = hash_bytes(tx)
+        return any(one.transaction.hash == name and one.status == 1 for one in block.executed)
+
+    def block(self, block_hash: str) -> Block | None:
+        return self.chain.world.tree.get(hash_bytes(block_hash))
+
+
+async def exchange(node: RpcNode, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Stand in for `RpcNode._exchange`: the same answers and errors, without a connection."""
+    process = database.client.get()
+    assert isinstance(process, Process)
+    world, limits = process.world, node._limits
+    letter, number, _ = (urlsplit(node._url).hostname or "").split(".")
+    street = next(s for s in world.streets if s.chain.chain_id == int(number))
+    devnet = street.nodes[letter]
+    await process.gate()
+    if devnet.switches.half_open:
+        await process.pass_time(limits.timeout_s)
+        raise NodeUnavailable(f"{node.name}: no answer within {limits.timeout_s} s")
+    await process.pass_time(world.answer_delay_s(process.lot))
+    reply = reply_to(devnet, body)
+    fault = reply.transport
+    match fault:
+        case HttpStatus():
+            wait = {} if fault.retry_after_s is None else {"Retry-After": str(fault.retry_after_s)}
+            return fault.status, wait, fault.body.encode()
+        case InvalidJson():
+            return 200, {}, fault.body.encode()
+        case Hang() | SlowBody():
+            await process.pass_time(limits.timeout_s)
+            raise NodeUnavailable(f"{node.name}: no answer within {limits.timeout_s} s")
+        case CutOff() | DropSocket():
+            raise NodeUnavailable(f"{node.name}: the answer was cut off")
+        case HugeBody():
+            raise AnswerRefused(f"{node.name}: an answer above {limits.answer_bytes_max} bytes")
+    late_s = world.answer_delay_s(process.lot)
+    if late_s > limits.timeout_s:
+        await process.pass_time(limits.timeout_s)
+        raise NodeUnavailable(f"{node.name}: no answer within {limits.timeout_s} s")
+    await process.pass_time(late_s)
+    return reply.http_status, {}, reply.body or b""
+
+
+async def nothing(*_: Any) -> None:
+    """Stand in for what the product does aside, in a thread."""
+    await asyncio.sleep(0)

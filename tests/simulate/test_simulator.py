@@ -1,0 +1,39 @@
+"""A fixed share of seeds on every run of the tests, and that a seed says the same wherever it runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulate.run import simulate
+
+ROOT = Path(__file__).parents[2]
+#: As many as fit into half a minute; `make simulate` runs the others.
+SEEDS = range(1, 21)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_promise_is_kept_in_seed(seed: int) -> None:
+    outcome = simulate(seed)
+    assert outcome.violation is None, f"make simulate SEEDS={seed}:{seed + 1} ARGS=--tell"
+    assert outcome.events > 0
+
+
+def test_seed_tells_the_same_in_another_process_whatever_ran_before_it() -> None:
+    here = [simulate(seed).digest for seed in (22, 21)]
+    command = [sys.executable, "-m", "tests.simulate", "21:23", "--processes=1", "--digests"]
+    said = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    there = re.findall(r"seed \d+: ([0-9a-f]{64})", said)
+    assert there == here[::-1]
