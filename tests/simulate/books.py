@@ -23,6 +23,8 @@ class Book:
         self.claimed_at: list[datetime] = []
         self.amended = False
         self.cancel_asked = False
+        #: Its order was refused: nobody waits for anything.
+        self.refused = False
         #: A person's word bears on it: then only what nobody may do is checked.
         self.touched = False
         self.accepted = False

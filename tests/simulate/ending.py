@@ -49,7 +49,8 @@ def is_at_rest(world: World, referee: Referee) -> bool:
     ).fetchone():
         return False
     books = referee.books.orders.values()
-    return not any(book.last is None or book.last.phase in OPEN for book in books)
+    waiting = (book.last for book in books if not book.refused)
+    return not any(last is None or last.phase in OPEN for last in waiting)
 
 
 def is_read(world: World) -> bool:
@@ -149,6 +150,8 @@ class Ending:
 
     def check_orders(self) -> None:
         for book in self.referee.books.orders.values():
+            if book.refused:
+                continue
             status = self.status(book.reference)
             last = book.last
             if status is None or last is None or status.phase is not last.phase:

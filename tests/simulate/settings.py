@@ -122,7 +122,7 @@ tolerance = {{ under = "0.5%", under_max = "2", excess_max = "1" }}
 [[routes]]
 name = "shared"
 asset = "{dollar(chain_name(0))}"
-deposit = {{ mode = "shared", address = "{SHARED_ADDRESS}", step = "0.01", steps_max = 50 }}
+deposit = {{ mode = "shared", address = "{SHARED_ADDRESS}", step = "0.01", steps_max = 50, more_max = "5%" }}
 {route}
 """
     with tempfile.TemporaryDirectory() as folder:

@@ -9,11 +9,17 @@ early.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from datetime import datetime, timedelta
 from random import Random
 
-from reconciler.stream.promise import Lane, Outgoing, partition_of
-from reconciler.stream.topics import ORDERS, PAYMENT_EVENTS, PAYMENT_EXCEPTIONS
+from reconciler.stream.promise import Lane, Outgoing, Record, partition_of
+from reconciler.stream.topics import (
+    ORDERS,
+    ORDERS_REJECTED,
+    PAYMENT_EVENTS,
+    PAYMENT_EXCEPTIONS,
+)
 from schemas.codec import decode_as, encode, kind_name
 from schemas.codes import Attention, Phase
 from schemas.commands import AmendOrder, CancelOrder, ClaimPaid, PlaceOrder
@@ -33,6 +39,11 @@ STORIES = (
 )  # fmt: skip
 AMOUNTS = (7 * ONE, 25 * ONE, 49_990_000, 51 * ONE, 120 * ONE, 700 * ONE)
 LISTENS_EVERY_S = 2.0
+HEARD = frozenset({PAYMENT_EVENTS, PAYMENT_EXCEPTIONS, ORDERS_REJECTED})
+
+
+def hash_of(value: bytes) -> str:
+    return hashlib.sha256(value).hexdigest()[:16]
 
 
 class Shop:
@@ -136,14 +147,18 @@ class Shop:
         log, offsets = self.world.log, dict[Lane, int]()
         while True:
             for lane in log.records:
-                if lane.topic in {PAYMENT_EVENTS, PAYMENT_EXCEPTIONS}:
+                if lane.topic in HEARD:
                     batch = log.slice(lane, offsets.get(lane, 0), 10_000)
                     offsets[lane] = batch.next_offset
                     for record in batch.records:
-                        self._hear(lane.topic, record.value or b"")
+                        self._hear(lane.topic, record)
             await asyncio.sleep(LISTENS_EVERY_S)
 
-    def _hear(self, topic: str, value: bytes) -> None:
+    def _hear(self, topic: str, record: Record) -> None:
+        value = record.value or b""
+        if topic == ORDERS_REJECTED:
+            self._hear_refusal(record)
+            return
         if topic == PAYMENT_EXCEPTIONS:
             exception = decode_as(PaymentException, value)
             self.world.trace("exception", exception.kind, exception.subject, exception.open)
@@ -158,11 +173,13 @@ class Shop:
         self.world.trace("bytes", hash_of(value))
         self.referee.hear_event(event)
 
-
-def hash_of(value: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(value).hexdigest()[:16]
+    def _hear_refusal(self, record: Record) -> None:
+        headers = dict(record.headers)
+        code, kind = headers["rejected_code"].decode(), headers["ce_type"].decode()
+        self.world.trace("refused", kind, code, record.key.decode())
+        book = self.books.orders.get(record.key.decode())
+        if kind == PlaceOrder.__name__ and book is not None and not book.events:
+            book.refused = True
 
 
 class Customer:
