@@ -18,6 +18,7 @@ from reconciler.stream.kafka_client import (
     Cluster,
     stop_consumer,
     unavailable_when_unreachable,
+    unreachable_in_words,
 )
 from reconciler.stream.kafka_group import KafkaGroup
 from reconciler.stream.kafka_reader import LaneTails
@@ -70,7 +71,7 @@ class KafkaStream:
         asker = self._cluster.consumer()
         self._tails = LaneTails(self._cluster)
         try:
-            with unavailable_when_unreachable("connecting to Kafka"):
+            with unreachable_in_words(self._cluster.bootstrap):
                 async with asyncio.timeout(START_TIMEOUT_S):
                     await asker.start()
                     self._topics = await find_topics(self._cluster)

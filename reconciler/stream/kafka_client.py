@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -92,6 +93,45 @@ class Cluster(Struct, frozen=True, kw_only=True):
 
     def _common(self) -> dict[str, Any]:
         return {"bootstrap_servers": self.bootstrap, **self.options}
+
+
+#: More brokers that do not answer are not named.
+REASONS_MAX: Final = 10
+
+
+class _WhyNot(logging.Filter):
+    """Keeps what the client says of brokers that it cannot connect to, instead of logging it."""
+
+    BEGINS: Final = "Unable connect to "
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Take a sentence of these, let every other one pass."""
+        said = record.getMessage()
+        if not said.startswith(self.BEGINS) or len(self.reasons) >= REASONS_MAX:
+            return True
+        self.reasons.add(said.removeprefix(self.BEGINS))
+        return False
+
+
+@contextlib.contextmanager
+def unreachable_in_words(bootstrap: str) -> Iterator[None]:
+    """Say of a cluster that cannot be reached where it was looked for, and why it did not answer: the
+    client's error names no reason, only its log does. **Raises**: `StreamUnavailable`.
+    """
+    heard, client = _WhyNot(), logging.getLogger("aiokafka")
+    client.addFilter(heard)
+    try:
+        yield
+    except UNREACHABLE as error:
+        reasons = "; ".join(sorted(heard.reasons))
+        message = f"Kafka at {bootstrap} cannot be reached: {reasons or repr(error)}"
+        raise StreamUnavailable(message) from error
+    finally:
+        client.removeFilter(heard)
 
 
 async def stop_consumer(consumer: Any) -> None:

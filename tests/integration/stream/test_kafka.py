@@ -179,7 +179,7 @@ async def test_a_group_keeps_no_position_in_the_broker(
 
 async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
     stream = KafkaStream("127.0.0.1:9")
-    with pytest.raises(StreamUnavailable, match="connecting to Kafka"):
+    with pytest.raises(StreamUnavailable, match=r"Kafka at .* cannot be reached"):
         await stream.start()
     await stream.close()
 
