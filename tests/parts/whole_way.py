@@ -104,6 +104,7 @@ class Line:
                 for owner in (self.payer, self.wallet):
                     self.chain.give_token(contract, owner, 10**32)
         self.chain.mine(FIRST_BLOCKS)
+        self.limit = way.world.catalogue.chain(chain).reorganisation_limit
         self.urls = [way.devnet.url(self.id)]
         self.clock = WayClock(way.world)
         self.ignored: Counter[str] = Counter()
@@ -155,7 +156,9 @@ class Line:
         )
         self.loop = Follower(
             self.source,
-            entry=catalogue.chain(self.name),
+            entry=msgspec.structs.replace(
+                catalogue.chain(self.name), reorganisation_limit=self.limit
+            ),
             checkpoint=checkpoint,
             log_id="log-1",
             start_at=start_at,
@@ -173,7 +176,7 @@ class Line:
     async def restart(self) -> None:
         """Another process takes over, with what the log remembers."""
         await self.close()
-        await self.open(Checkpoint(watermarks=list(self.marks)))
+        await self.open(Checkpoint(watermarks=list(self.marks)) if self.marks else None)
 
     def _observe(self, seen: Observation) -> None:
         if isinstance(seen, BlockTaken):
