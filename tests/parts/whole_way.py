@@ -188,7 +188,8 @@ class Line:
         assert self.loop is not None
         status = self.loop.status()
         at_head = bool(self.marks) and self.marks[-1].hash == self.chain.block().hash
-        return at_head and not (status.back_scans_open or status.look_ups_open)
+        waiting = status.back_scans_open or status.look_ups_open or self.loop._side.is_due()
+        return at_head and not waiting
 
     async def step(self) -> bool:
         """Take one step of the loop to the services. False: nothing comes, or nothing more will."""

@@ -1,0 +1,219 @@
+"""Cases CH-B02, B03, B06, B07, B09, B10 and F06, as far as they can be shown before there is a watcher of
+UTXO chains: by facts as such a watcher will write them, and by the same rule on a chain we have.
+
+What comes with the watcher stands beside each case in `tests.parts.case_list`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from chains.addresses import AddressError
+from chains.registry import parse_address
+from schemas.amounts import AmountError, parse_decimal_amount
+from schemas.codes import Phase
+from schemas.commands import PlaceOrder
+from tests.parts.whole_way import Way
+from tests.parts.world import ETHEREUM, World, address
+
+DUE = 5_000_000
+
+
+# CH-F06
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+async def test_f06_an_overlay_s_word_is_no_money_and_the_output_s_own_satoshi_are(
+    quick_world: World, outputs: int
+) -> None:
+    """The overlay says 28.6 dollars; what a block pays is the 546 units of its output."""
+    to = await quick_world.place()
+    seen = [
+        quick_world.ethereum.seen(to, 546, tx="0x1b5c80f4", position=f"out:{n}", sender="")
+        for n in range(outputs)
+    ]
+    await quick_world.mine(3, *seen)
+    event = await quick_world.last()
+    assert (event.phase, event.received_final) == (Phase.AWAITING_PAYMENT, 0)
+    assert sum(int(t.amount) for t in event.transfers) in {0, 546 * outputs}
+    assert set(await quick_world.open_exceptions()) == {"dust"}
+
+
+# CH-B02
+
+
+@pytest.mark.parametrize(
+    ("text", "satoshi"),
+    [
+        ("0.29", 29_000_000),
+        ("0.00052", 52_000),
+        ("0.00102412", 102_412),
+        ("1.13", 113_000_000),
+        ("0.00000001", 1),
+        ("20999999.9769", 2_099_999_997_690_000),
+    ],
+)
+def test_b02_decimal_text_becomes_satoshi_without_a_float(text: str, satoshi: int) -> None:
+    assert parse_decimal_amount(text, 8) == satoshi
+
+
+@pytest.mark.parametrize(
+    "text", ["0.000000001", "51999.999999999996", "1e-8", "0.1.1", ".5", "1,5"]
+)
+def test_b02_more_than_eight_decimals_are_an_error_and_never_rounded(text: str) -> None:
+    with pytest.raises(AmountError):
+        parse_decimal_amount(text, 8)
+
+
+# CH-B03
+
+
+@pytest.mark.parametrize(
+    ("depth", "phase"),
+    [
+        (3, Phase.DETECTED),
+        (6, Phase.DETECTED),
+        (59, Phase.DETECTED),
+        (100, Phase.DETECTED),
+        (101, Phase.CONFIRMED),
+    ],
+)
+async def test_b03_coinbase_output_waits_for_its_hundred_and_first_block(
+    world: World, depth: int, phase: Phase
+) -> None:
+    to = await world.place(amount=DUE)
+    mined = msgspec.structs.replace(
+        world.ethereum.seen(to, DUE, position="out:0", sender=""), coinbase=True
+    )
+    await world.mine(1, mined)
+    if depth > 1:
+        mark = world.ethereum.watermark(world.ethereum.height + depth - 1)
+        world.now = mark.time
+        await world.inbox()
+        await world.facts(mark)
+    event = await world.last()
+    assert (event.phase, event.transfers[0].depth_required) == (phase, 101)
+
+
+async def test_b03_neighbour_a_reorganisation_takes_an_unripe_one_for_ever(world: World) -> None:
+    to = await world.place(amount=DUE)
+    mined = msgspec.structs.replace(
+        world.ethereum.seen(to, DUE, position="out:0", sender=""), coinbase=True
+    )
+    await world.mine(2, mined)
+    await world.facts(world.ethereum.retraction(), world.ethereum.retraction())
+    await world.facts(world.ethereum.dropped(mined))
+    await world.mine(1)
+    assert (await world.kinds("o-1"))[-1] == "withdrawn"
+    assert (await world.last()).received_pending == 0
+
+
+# CH-B06
+
+
+@pytest.mark.parametrize("index", [0, 19, 20, 57, 60])
+async def test_b06_every_address_that_was_handed_out_is_watched_however_far(
+    way: Way, index: int
+) -> None:
+    """61 orders, none paid before: no gap limit, the watchlist names each address."""
+    orders = [
+        PlaceOrder(
+            idempotency_key=f"k-{n}",
+            reference=f"o-{n}",
+            route="own",
+            amount=str(DUE),
+            address=address(n),
+        )
+        for n in range(61)
+    ]
+    await way.world.commands(*orders)
+    await way.flow()
+    assert way.ethereum.loop.status().watched == 61
+    way.ethereum.pay(address(index), DUE)
+    await way.mine(3)
+    assert (await way.world.last(f"o-{index}")).phase is Phase.CONFIRMED
+    others = {e.order for e in await way.world.events() if e.kind.value != "awaiting"}
+    assert others == {f"o-{index}"}
+
+
+# CH-B07
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bc1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqzk5jj0",
+        "bc1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqh2y7hd",
+        "BC1QW508D6QEJXTDG4Y5R3ZARVARY0C5XW7KV8F3T4",
+        "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa",
+    ],
+)
+async def test_b07_bitcoin_address_on_another_chain_s_route_is_refused_by_name(
+    quick_world: World, text: str
+) -> None:
+    with pytest.raises(AddressError) as refused:
+        parse_address(ETHEREUM, text)
+    assert refused.value.code == "address_wrong_chain"
+    await quick_world.commands(
+        PlaceOrder(
+            idempotency_key="k", reference="o-1", route="own", amount="25000000", address=text
+        )
+    )
+    assert [code for code, _ in await quick_world.rejections()] == ["address_wrong_chain"]
+
+
+# CH-B09
+
+
+async def test_b09_what_one_answer_leaves_out_has_not_gone(world: World) -> None:
+    """Seen, not told of for many blocks, told again: pending all the while; only a drop ends it."""
+    to = await world.place()
+    seen = world.ethereum.seen(to, 25_000_000, position="out:0", height=None, sender="")
+    for _ in range(3):
+        await world.facts(seen)
+        await world.mine(5)
+    assert await world.kinds("o-1") == ["awaiting", "detected"]
+    await world.pass_time(timedelta(minutes=75))
+    assert (await world.last()).phase is Phase.DETECTED, "pending in time holds the order"
+    await world.facts(world.ethereum.dropped(seen))
+    assert (await world.kinds("o-1"))[2] == "withdrawn"
+
+
+async def test_b09_neighbour_pending_money_holds_an_order_only_so_long(world: World) -> None:
+    to = await world.place()
+    seen = world.ethereum.seen(to, 25_000_000, position="out:0", height=None, sender="")
+    await world.facts(seen)
+    await world.pass_time(timedelta(minutes=60 + 119))
+    assert (await world.last()).phase is Phase.DETECTED
+    await world.pass_time(timedelta(minutes=2))
+    assert (await world.last()).phase is Phase.EXPIRED
+    assert set(await world.open_exceptions()) == {"pending_at_end"}
+
+
+# CH-B10
+
+
+@pytest.mark.parametrize("above", [0, 1, 2, 10])
+async def test_b10_depth_is_counted_from_heights_and_nobody_s_number(
+    world: World, above: int
+) -> None:
+    """height 101, head 101 + n: n + 1 confirmations, whatever a provider has cached."""
+    to = await world.place()
+    await world.mine(1, world.ethereum.seen(to, 25_000_000))
+    await world.mine(above)
+    event = await world.last()
+    assert event.phase is (Phase.CONFIRMED if above >= 2 else Phase.DETECTED)
+    assert event.transfers[0].depth == (3 if above >= 2 else 0), "told when it changed the order"
+    if event.coverage.height is not None:
+        assert event.coverage.height - event.transfers[0].block.height + 1 == 3
+
+
+async def test_b10_neighbour_without_a_height_it_is_not_confirmed_at_all(world: World) -> None:
+    to = await world.place()
+    await world.facts(world.ethereum.seen(to, 25_000_000, height=None))
+    await world.mine(10)
+    event = await world.last()
+    assert (event.phase, event.transfers[0].depth) == (Phase.DETECTED, 0)
