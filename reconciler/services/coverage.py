@@ -110,10 +110,10 @@ async def _hold(ledger: Ledger, view: LaneView, why: str, at: datetime, seq: int
         ),
         at,
     )
-    if not is_news:
-        return
-    chain = view.row.chain
-    overdue = await reads.overdue_orders(ledger.work, chain, before=at, limit=_DRAIN_LIMIT)
+    await ledger.flush()
+    overdue = await reads.overdue_orders(
+        ledger.work, view.row.chain, before=at, limit=_DRAIN_LIMIT, untold=not is_news
+    )
     await ledger.load_orders(overdue)
     for reference in overdue:
         entry = ledger.orders[reference]

@@ -56,7 +56,8 @@ from schemas.values import (
     encode_hook,
 )
 
-#: Overdue orders that are told of a hold at once; others hear of it when something touches them.
+#: Overdue orders that are told of a hold at once. The others, and those whose time ends while it
+#: lasts, hear of it when the hold is said again (`services.blindness`).
 _HELD_AT_ONCE: Final = 1_000
 
 _MISSING: Final = {"actor": Rejection.ACTOR_MISSING, "reason": Rejection.REASON_MISSING}
@@ -402,10 +403,15 @@ async def _hold(ledger: Ledger, item: Incoming, command: Decide, action: Hold) -
         detail = f"Expected a chain, an asset or a route, found {action.subject!r}."
         raise RefusedError(Rejection.DECISION_NOT_POSSIBLE, detail)
     await _drain_all(ledger)
+    again = action.subject in ledger.holds
     await writes.put_hold(ledger.work, row)
     ledger.holds.setdefault(action.subject, row)
     overdue = await reads.overdue_orders(
-        ledger.work, action.subject, before=item.recorded_at, limit=_HELD_AT_ONCE
+        ledger.work,
+        action.subject,
+        before=item.recorded_at,
+        limit=_HELD_AT_ONCE,
+        untold=again,
     )
     await ledger.load_orders(overdue)
     return _Done(before=Before(subject=action.subject), orders=tuple(sorted(overdue)))

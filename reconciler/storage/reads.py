@@ -419,8 +419,13 @@ async def due_orders(work: Work, lane: rows.LaneRow, *, limit: int) -> list[DueO
     return list(found.values())
 
 
-async def overdue_orders(work: Work, subject: str, *, before: datetime, limit: int) -> list[str]:
-    """Find open orders on a chain, asset or route whose next instant has passed, oldest first."""
+async def overdue_orders(
+    work: Work, subject: str, *, before: datetime, limit: int, untold: bool = False
+) -> list[str]:
+    """Find open orders on a chain, asset or route whose next instant has passed, oldest first.
+
+    `untold`: only those whose shop was not told yet that they wait.
+    """
     table = tables.orders
     statement = (
         select(table.c.reference)
@@ -428,6 +433,7 @@ async def overdue_orders(work: Work, subject: str, *, before: datetime, limit: i
             or_(table.c.chain == subject, table.c.asset == subject, table.c.route == subject),
             table.c.is_open,
             table.c.due_time < before,
+            *([~table.c.waits] if untold else []),
         )
         .order_by(table.c.due_time, table.c.reference)
         .limit(limit)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from reconciler.services.blindness import watch_for_blindness
 from schemas.codes import Attention, Phase
-from schemas.commands import ClaimPaid, Close, Decide, PlaceOrder
+from schemas.commands import ClaimPaid, Close, Decide, Hold, PlaceOrder, Release
 from tests.parts.world import SHARED, USDC, World, address
 
 
@@ -135,6 +137,33 @@ async def test_a_blind_chain_holds_expiry_and_tells_the_shop(world: World) -> No
     await world.pass_time(timedelta(minutes=75))
     assert (await world.events("o-1"))[-1].attention == (Attention.HELD,)
     assert await watch_for_blindness(world.store, world.context, now=world.now) == []
+    await world.mine()
+    assert (await world.kinds("o-1"))[-1] == "expired"
+
+
+@pytest.mark.parametrize("who", ["the service", "a person"])
+async def test_orders_that_end_while_a_hold_lasts_are_told_that_they_wait(
+    world: World, who: str
+) -> None:
+    """The hold came before their end, and nothing comes from the chain that could touch them."""
+    await world.place("o-1")
+    await world.mine()
+    if who == "a person":
+        await world.decide(Hold(subject="own"))
+    for minutes in (10, 45, 10, 1, 1):
+        world.now += timedelta(minutes=minutes)
+        await watch_for_blindness(world.store, world.context, now=world.now)
+    assert await world.kinds("o-1") == ["awaiting", "adjusted"]
+    assert (await world.last()).attention == (Attention.HELD,)
+    told = (await world.journal("o-1")).count("decision")
+    for _ in range(3):
+        world.now += timedelta(minutes=1)
+        await watch_for_blindness(world.store, world.context, now=world.now)
+    assert (await world.journal("o-1")).count("decision") == told
+    await world.pass_time(timedelta(minutes=75))
+    await watch_for_blindness(world.store, world.context, now=world.now)
+    if who == "a person":
+        await world.decide(Release(subject="own"))
     await world.mine()
     assert (await world.kinds("o-1"))[-1] == "expired"
 
