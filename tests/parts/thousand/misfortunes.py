@@ -12,6 +12,8 @@ from tests.parts.processes import ProductProcess
 
 DOWN_S = (0.1, 1.5)
 BROKER_DOWN_S = 8.0
+#: Longer than its group waits for it: it wakes up and finds its lanes with others.
+SLEEPS_S = 9.0
 #: A process is struck in its work, so many seconds after it has begun it …
 WORKS_S = (0.0, 2.0)
 #: … or when it finds nothing to do for so long.
@@ -28,11 +30,13 @@ class Misfortunes:
         *,
         times: int,
         progress: Callable[[], float],
+        sleepers: Sequence[ProductProcess] = (),
         cluster: KafkaCluster | None = None,
     ) -> None:
         random = Random(f"misfortunes {seed}")
         self._processes = processes
         self._progress = progress
+        self._sleepers = sleepers
         self._cluster = cluster
         self._broker = random.randrange(3)
         self._broker_at = random.uniform(0.2, 0.6)
@@ -69,13 +73,21 @@ class Misfortunes:
     async def _strike(self, process: ProductProcess) -> None:
         for at, works_s, down_s in self._strikes[process.name]:
             await self._reach(at)
-            idle_until = time.monotonic() + IDLE_S_MAX
-            while not process.is_at_work() and time.monotonic() < idle_until:
-                await asyncio.sleep(0.1)
+            await self._until_at_work(process)
             await asyncio.sleep(works_s)
             process.kill()
             await asyncio.sleep(down_s)
             process.start()
+        if process in self._sleepers:
+            await self._until_at_work(process)
+            process.freeze()
+            await asyncio.sleep(SLEEPS_S)
+            process.thaw()
+
+    async def _until_at_work(self, process: ProductProcess) -> None:
+        idle_until = time.monotonic() + IDLE_S_MAX
+        while not process.is_at_work() and time.monotonic() < idle_until:
+            await asyncio.sleep(0.1)
 
     async def _lose_a_broker(self, cluster: KafkaCluster) -> None:
         await self._reach(self._broker_at)

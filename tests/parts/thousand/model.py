@@ -25,7 +25,7 @@ class End:
 
 def end_of(order: Order) -> End:
     """Judge an order by what was really sent to it and is still on its chain."""
-    there = [payment for payment in order.payments if payment.fate != "lost"]
+    there = [p for p in order.payments if p.fate != "lost" and not p.disposed]
     listed = [payment for payment in there if payment.money != "fake"]
     attention = {code for payment in listed if (code := _wrong(order, payment))}
     right = [payment for payment in listed if not _wrong(order, payment)]

@@ -30,6 +30,8 @@ LATE_PACE_S = 1.0
 #: Nothing that we wait for takes longer, however slow the machine.
 PATIENCE_S = 120.0
 SENDS_AT_ONCE = 8
+#: So many exceptions of a kind a person settles at the end.
+SETTLED = 4
 
 
 class Stuck(AssertionError):
@@ -106,6 +108,39 @@ class Play:
                 raise Stuck("not every order ended as it must")
             await self._mine_all(at=int(time.time()))
             await self._listen(LATE_PACE_S)
+
+    async def settle(self) -> None:
+        """A person sends late money back and writes strays off."""
+        told = self.shop.told
+        late = [e for e in told.open_exceptions if e["kind"] == "late"][:SETTLED]
+        strays = [e for e in told.open_exceptions if e["kind"] == "unmatched"][:SETTLED]
+        assert late
+        assert strays
+        for number, exception in enumerate([*late, *strays]):
+            action = {"action": "write_off", "transfer": exception["transfer"]}
+            if exception in late:
+                action |= {"action": "returned", "tx": f"0x{number:064x}"}
+                self._payment_of(exception).disposed = True
+            body = {
+                "idempotency_key": f"settle-{number}",
+                "actor": "Ada",
+                "reason": "nobody will explain it",
+                "action": action,
+            }
+            await self.shop.send("Decide", f"settle-{number}", body)
+        settled = [exception["exception"] for exception in (*late, *strays)]
+        await self._until(
+            lambda: (
+                not any(told.exceptions[one]["open"] for one in settled) and not self.differing()
+            ),
+            "what a person settled is settled",
+            mining=True,
+        )
+
+    def _payment_of(self, exception: dict[str, Any]) -> Payment:
+        tx = exception["transfer"].split("/")[1]
+        order = self.book.order(exception["order"])
+        return next(payment for payment in order.payments if payment.tx == tx)
 
     async def rest(self) -> None:
         """Hear what still comes once nothing more happens."""

@@ -51,6 +51,8 @@ async def live_through(play: Play, misfortunes: Misfortunes) -> None:
             await play.in_time()
         with timed("late"):
             await play.late(lambda: misfortunes.done)
+        with timed("settle"):
+            await play.settle()
         watching.cancel()
 
 

@@ -46,6 +46,8 @@ class Payment:
     #: Payments of one name travel in one transaction; without one it stands alone or in a crowd.
     together: str | None = None
     alone: bool = False
+    #: A person sent it back, or wrote it off.
+    disposed: bool = False
     #: What was really sent, in base units; known once it was.
     amount: int = 0
     tx: str = ""
