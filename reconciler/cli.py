@@ -92,7 +92,7 @@ Pairs on-chain transfers with orders and emits the payment events that unlock pr
 
 Exit codes:
   0    done
-  1    looked and found something not well, or a part could not be reached
+  1    not well, refused, not answered in time, or a part could not be reached
   2    settings or arguments are to be mended: see standard error
   3    a younger process has taken over; do not start this one again
   70   a bug: nothing was decided

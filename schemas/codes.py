@@ -154,6 +154,7 @@ class Rejection(StrEnum):
     NOTHING_TO_ACCEPT = "nothing_to_accept"
     ACTOR_MISSING = "actor_missing"
     REASON_MISSING = "reason_missing"
+    TRANSACTION_MISSING = "transaction_missing"
     ALREADY_UNDONE = "already_undone"
     DECISION_NOT_POSSIBLE = "decision_not_possible"
 
@@ -275,6 +276,7 @@ _TABLE: Final[list[tuple[StrEnum, str]]] = [
     (Rejection.NOTHING_TO_ACCEPT, "Nothing final has come that could be accepted."),
     (Rejection.ACTOR_MISSING, "A decision needs the name of who decides."),
     (Rejection.REASON_MISSING, "A decision needs a reason in words that hold years later."),
+    (Rejection.TRANSACTION_MISSING, "Name the transaction that sent the money back."),
     (Rejection.ALREADY_UNDONE, "The decision was already taken back."),
     (Rejection.DECISION_NOT_POSSIBLE, "The decision does not fit what it is about."),
 ]

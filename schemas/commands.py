@@ -169,10 +169,14 @@ Action = (
 )
 
 
+Blank = Literal["actor", "reason", "transaction"]
+
+
 class Decide(Message, frozen=True):
     """A person's decision, with name and reason. An input like any fact.
 
-    Refused `actor_missing` or `reason_missing` where either holds nothing that can be read.
+    Refused `actor_missing` or `reason_missing` where either holds nothing that can be read, and so is
+    `transaction_missing` what was sent back by no transaction.
     """
 
     idempotency_key: IdempotencyKey
@@ -181,9 +185,11 @@ class Decide(Message, frozen=True):
     action: Action
 
     @property
-    def blanks(self) -> Sequence[Literal["actor", "reason"]]:
+    def blanks(self) -> Sequence[Blank]:
         """Name what holds nothing that can be read: blanks, control and format characters alone."""
-        texts: dict[Literal["actor", "reason"], str] = {"actor": self.actor, "reason": self.reason}
+        texts: dict[Blank, str] = {"actor": self.actor, "reason": self.reason}
+        if isinstance(self.action, Returned):
+            texts["transaction"] = self.action.tx
         return [name for name, text in texts.items() if not _is_readable(text)]
 
 

@@ -188,7 +188,8 @@ async def _send(action: Action, subject: str, person: Person) -> int:
 def _message_of(command: Decide, subject: str, settings: Settings, clock: Clock) -> Outgoing:
     """Write a decision as a message to `orders`. **Raises**: `BadArgument` for one that is none."""
     for name in command.blanks:
-        raise BadArgument(f"--{name}: expected words that hold years later, found none")
+        where = "TRANSACTION" if name == "transaction" else f"--{name}"
+        raise BadArgument(f"{where}: expected words that hold years later, found none")
     try:
         return message_of(command, subject, settings=settings, clock=clock)
     except UnreadableMessage as error:

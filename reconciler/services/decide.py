@@ -35,6 +35,7 @@ from schemas.commands import (
     AcceptShort,
     Action,
     Assign,
+    Blank,
     Close,
     Decide,
     Hold,
@@ -60,7 +61,11 @@ from schemas.values import (
 #: lasts, hear of it when the hold is said again (`services.blindness`).
 _HELD_AT_ONCE: Final = 1_000
 
-_MISSING: Final = {"actor": Rejection.ACTOR_MISSING, "reason": Rejection.REASON_MISSING}
+_MISSING: Final[dict[Blank, Rejection]] = {
+    "actor": Rejection.ACTOR_MISSING,
+    "reason": Rejection.REASON_MISSING,
+    "transaction": Rejection.TRANSACTION_MISSING,
+}
 
 
 class Before(Message, frozen=True):

@@ -297,6 +297,12 @@ ROWS = [
     ("revive an open order", "Decide", decide(action="revive", reference="o-1"), "not_revivable"),
     ("nobody decides", "Decide", decide_by(actor=" \u200b "), "actor_missing"),
     ("nobody knows why", "Decide", decide_by(reason="\t"), "reason_missing"),
+    (
+        "sent back by nothing",
+        "Decide",
+        decide(action="returned", transfer=NO_TRANSFER, tx=" "),
+        "transaction_missing",
+    ),
     ("no such decision", "Decide", decide(action="undo", decision="nothing"), "unknown_decision"),
     (
         "no such exception",

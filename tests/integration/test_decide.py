@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.commands.decide import Person, app, assign, hold, release, split, undo
+from reconciler.commands.decide import Person, app, assign, hold, release, returned, split, undo
 from reconciler.kernel import Refusal, SystemClock
 from reconciler.stream.promise import Lane, read_all
 from reconciler.stream.topics import ORDERS
@@ -84,6 +84,7 @@ async def test_without_an_intake_the_decision_is_sent_and_the_exit_code_says_tha
         (lambda p: split(TRANSFER, ["a=1", "b"], person=p), "ORDER=AMOUNT"),
         (lambda p: split(TRANSFER, ["a=1"], person=p), "length"),
         (lambda p: split(TRANSFER, ["a b=1", "c=2"], person=p), "parts"),
+        (lambda p: returned(TRANSFER, " ", person=p), "TRANSACTION: expected words"),
         (lambda p: assign("0x1", "order", person=p), "a transfer's id such as"),
     ],
 )
