@@ -71,6 +71,7 @@ class ReadAgainScan(Struct, kw_only=True):
 
     next_height: int
     upto: int
+    found_by: FoundBy = FoundBy.READ_AGAIN
     retry_at_s: float = 0.0
     failures: int = 0
 
@@ -179,6 +180,6 @@ def _found_by(taken: Taken, how: FoundBy) -> Taken:
     return replace(taken, transfers=[replace(seen, found_by=how) for seen in taken.transfers])
 
 
-def read_again(taken: Iterable[Taken]) -> list[Taken]:
-    """Mark what was found by reading again."""
-    return [_found_by(one, FoundBy.READ_AGAIN) for one in taken]
+def read_again(taken: Iterable[Taken], found_by: FoundBy) -> list[Taken]:
+    """Mark what was found by reading again, for whoever asked."""
+    return [_found_by(one, found_by) for one in taken]

@@ -116,7 +116,11 @@ class SideWork:
                 self._balances.append(BalanceQuestion(request))
         elif len(self._again) < self._settings.requests_max:
             self._again.append(
-                ReadAgainScan(next_height=request.from_height, upto=request.to_height)
+                ReadAgainScan(
+                    next_height=request.from_height,
+                    upto=request.to_height,
+                    found_by=request.found_by,
+                )
             )
 
     def welcome(self, upto: int) -> set[bytes]:
@@ -292,7 +296,7 @@ class SideWork:
             return None
         again.next_height = found[-1].header.height + 1
         facts: list[ChainFact] = []
-        for taken in read_again(found):
+        for taken in read_again(found, again.found_by):
             facts += [*taken.transfers, self._marks.of(taken)]
         return self._marks.again(facts)
 

@@ -24,6 +24,8 @@ from chains.observe import Observer
 from chains.port import ChainSource, Checkpoint, FollowLoop, FollowStatus
 from chains.registry import open_source
 from chains.rpc import NodeLimits
+from reconciler.audit.ask import Asker
+from reconciler.audit.look import LookTerms, SecondLook
 from reconciler.config import Settings
 from reconciler.config.tables import Stream as StreamTable
 from reconciler.intake.intake import Intake, IntakeTerms
@@ -237,6 +239,42 @@ def watch_job_of(parts: Parts, chain: ChainName) -> tuple[Job, Callable[[], Foll
             await source.close()
 
     return run, watcher.status
+
+
+def second_look_jobs_of(parts: Parts, chains: Sequence[ChainName]) -> dict[str, Job]:
+    """Give a second look at each chain as a job, with its check."""
+    jobs: dict[str, Job] = {}
+    for chain in chains:
+        look = second_look_of(parts, chain)
+        parts.health.register(f"audit {chain}", look.verdict)
+        jobs[f"audit {chain}"] = look.run
+    return jobs
+
+
+def second_look_of(parts: Parts, chain: ChainName) -> SecondLook:
+    """Make the second look at a chain, over nodes of its own or the watcher's, last first."""
+    settings = parts.settings
+    table, audit = settings.file.chains[chain], settings.file.audit
+    urls = [url.reveal() for url in table.second_rpc or reversed(table.rpc)]
+    source = source_of(
+        settings, chain, clock=parts.clock, observer=observer_of(parts.meters), urls=urls
+    )
+    return SecondLook(
+        LookTerms(
+            chain=chain,
+            lanes=table.lanes,
+            block_time_s=float(settings.catalogue.chain(chain).block_time_s),
+            patience=audit.patience,
+            back=audit.back,
+            round_every=audit.round_every,
+            moved_every=audit.moved_every,
+        ),
+        source=source,
+        store=parts.store,
+        asker=Asker(parts.stream, chain, parts.clock, parts.meters),
+        clock=parts.clock,
+        meters=parts.meters,
+    )
 
 
 def apply_and_send_jobs_of(parts: Parts) -> dict[str, Job]:

@@ -6,6 +6,7 @@ Topics `watchlist.<family>` (compacted, keyed by address) and `requests.<chain>`
 from __future__ import annotations
 
 from schemas.caip import AssetId, ChainId
+from schemas.facts import FoundBy
 from schemas.values import Height, Instant, Message, ShortText
 
 
@@ -26,13 +27,17 @@ class LookUpTransaction(Message, frozen=True):
 
 
 class ReadAgain(Message, frozen=True):
-    """Read these blocks once more and publish what is there; repeats are harmless."""
+    """Read these blocks once more and publish what is there; repeats are harmless.
+
+    What is found says `found_by`: who asked.
+    """
 
     request: ShortText
     chain: ChainId
     from_height: Height
     to_height: Height
     reason: ShortText
+    found_by: FoundBy = FoundBy.READ_AGAIN
 
 
 class SeeBalance(Message, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -55,6 +56,16 @@ def read_chain(text: str) -> ChainName:
         return parse_chain(text)
     except CaipError as error:
         raise BadArgument(str(error)) from None
+
+
+def configured_chain(text: str, known: Collection[str]) -> ChainName:
+    """Read a chain that the settings have. **Raises**: `BadArgument`."""
+    name = read_chain(text)
+    if name not in known:
+        raise BadArgument(
+            f"expected one of the configured chains ({', '.join(known)}), found {text}"
+        )
+    return name
 
 
 def words(error: BaseException) -> str:

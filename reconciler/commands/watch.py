@@ -12,8 +12,8 @@ from reconciler.commands.common import (
     BadArgument,
     ConfigFile,
     HealthPort,
+    configured_chain,
     put,
-    read_chain,
     say,
 )
 from reconciler.commands.process import begin, serve
@@ -44,10 +44,7 @@ async def watch(
     where the log ends; an empty log needs start_at in the settings.
     """
     settings = load_settings(config)
-    name = read_chain(chain)
-    if name not in settings.file.chains:
-        known = ", ".join(settings.file.chains)
-        raise BadArgument(f"expected one of the configured chains ({known}), found {chain}")
+    name = configured_chain(chain, settings.file.chains)
     if again is not None:
         return await _ask_again(settings, name, again, reason)
     begin(settings)

@@ -78,11 +78,12 @@ def make_route(
     chains: Mapping[str, Chain],
     read_address: AddressReader,
     not_watched_after_s: int,
+    second_look_s: int = 0,
 ) -> Route:
     """Make the route of a table. **Raises**: `RouteRefused`.
 
     `not_watched_after_s`: how long an order's address may stay unsearched, which is the intake's to
-    say and the same for every route.
+    say and the same for every route. `second_look_s`: how long an end waits for the audit.
     """
     asset = _asset(table.asset, catalogue)
     if asset.chain not in chains:
@@ -97,7 +98,13 @@ def make_route(
         chain=asset.chain,
         asset=asset.name_id,
         mode="shared" if shared else "given",
-        policy=_policy(table, asset, catalogue.chain(asset.chain), not_watched_after_s),
+        policy=_policy(
+            table,
+            asset,
+            catalogue.chain(asset.chain),
+            not_watched_after_s=not_watched_after_s,
+            second_look_s=second_look_s,
+        ),
         minimum=_minimum(table.minimum, asset, shared),
         shared_address=_shared_address(shared, asset, read_address) if shared else None,
         step=_step(shared, asset) if shared else None,
@@ -141,7 +148,12 @@ def _unlisted(name: AssetName, known: list[str]) -> str:
 
 
 def _policy(
-    table: RouteTable, asset: Asset, chain: ChainEntry, not_watched_after_s: int
+    table: RouteTable,
+    asset: Asset,
+    chain: ChainEntry,
+    *,
+    not_watched_after_s: int,
+    second_look_s: int,
 ) -> RoutePolicy:
     utxo, bitcoin = chain.id.startswith(_UTXO), chain.id == _BITCOIN
     retracted = _RETRACTED_PATIENCE_UTXO if utxo else _RETRACTED_PATIENCE
@@ -165,6 +177,7 @@ def _policy(
         grace_s=whole_seconds("grace", table.grace),
         clock_slack_s=chain.clock_slack_s,
         not_watched_after_s=not_watched_after_s,
+        second_look_s=second_look_s,
         late_revive_within_s=None if late is None else whole_seconds("late", late),
         flag_by_address=table.flag_by_address,
         flag_by_reserved_amount=table.flag_by_reserved_amount,

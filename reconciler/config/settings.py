@@ -217,6 +217,7 @@ def _refuse_chains(file: SettingsFile, catalogue: Catalogue, reader: Reader) -> 
         for key, urls, schemes in (
             ("rpc", chain.rpc, ("http", "https")),
             ("ws", chain.ws, ("ws", "wss")),
+            ("second_rpc", chain.second_rpc, ("http", "https")),
         ):
             _refuse_urls(f"{path}.{key}", urls, schemes, reader)
 
@@ -241,7 +242,11 @@ def _routes(
     file: SettingsFile, catalogue: Catalogue, reader: Reader, read_address: AddressReader
 ) -> dict[str, Route]:
     made: dict[str, Route] = {}
-    not_watched_after_s = _not_watched_after_s(file, reader)
+    not_watched_after_s = _seconds(
+        reader, "intake", "uncovered_patience", file.intake.uncovered_patience
+    )
+    patience = file.audit.patience
+    second_look_s = 0 if patience is None else _seconds(reader, "audit", "patience", patience)
     for number, table in enumerate(file.routes):
         path = f"routes[{number}] ({table.name})"
         if table.name in made:
@@ -253,6 +258,7 @@ def _routes(
                 chains=file.chains,
                 read_address=read_address,
                 not_watched_after_s=not_watched_after_s,
+                second_look_s=second_look_s,
             )
         except RouteRefused as error:
             raise reader.refusal(f"{path}.{error.key}", str(error)) from None
@@ -260,11 +266,11 @@ def _routes(
     return made
 
 
-def _not_watched_after_s(file: SettingsFile, reader: Reader) -> int:
+def _seconds(reader: Reader, table: str, key: str, span: timedelta) -> int:
     try:
-        return whole_seconds("uncovered_patience", file.intake.uncovered_patience)
+        return whole_seconds(key, span)
     except RouteRefused as error:
-        raise reader.refusal(f"intake.{error.key}", str(error)) from None
+        raise reader.refusal(f"{table}.{error.key}", str(error)) from None
 
 
 def _refuse_families(

@@ -125,6 +125,18 @@ class Intake(Table, frozen=True):
     lines_bytes_max: Annotated[int, Meta(ge=2, le=262_144)] = 16_384
 
 
+class Audit(Table, frozen=True):
+    """How the second look works. `patience`: how long an order that is over without money waits for it.
+
+    None where no audit runs: nothing waits.
+    """
+
+    patience: Span | None = None
+    back: Span = parse_span("48h")
+    round_every: Span = parse_span("60s")
+    moved_every: Span = parse_span("24h")
+
+
 class Relay(Table, frozen=True):
     """How events leave."""
 
@@ -137,6 +149,7 @@ class Chain(Table, frozen=True):
 
     rpc: Annotated[list[Secret], Meta(min_length=1, max_length=16)]
     ws: Annotated[list[Secret], Meta(max_length=16)] = field(default_factory=list)
+    second_rpc: Annotated[list[Secret], Meta(max_length=16)] = field(default_factory=list)
     start_at: NotNegative | None = None
     lanes: Annotated[int, Meta(ge=1, le=64)] = 1
     poll_interval: Span | None = None
@@ -227,3 +240,4 @@ class SettingsFile(Table, frozen=True):
     watch: Watch = Watch()
     intake: Intake = Intake()
     relay: Relay = Relay()
+    audit: Audit = Audit()

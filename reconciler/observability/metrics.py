@@ -128,6 +128,20 @@ INTAKE_COVERAGE_TIMESTAMP: Final = _gauge(
 INTAKE_HELD: Final = _gauge(
     "intake_held", ("chain",), "1 while confirm and expiry of the chain wait."
 )
+AUDIT_HEIGHT: Final = _gauge(
+    "audit_height", ("chain",), "Up to where blocks were read a second time."
+)
+AUDIT_FINDS: Final = _counter(
+    "audit_finds_total",
+    ("chain", "kind"),
+    "What a second look found: missed and unconfirmed transfers, balances that differ.",
+)
+AUDIT_ASKED: Final = _counter(
+    "audit_requests_total", ("chain", "kind"), "What the second look asked the watcher to do."
+)
+AUDIT_FAILURES: Final = _counter(
+    "audit_failures_total", ("chain",), "Rounds of the second look that could not be finished."
+)
 SWEEP_ROWS: Final = _counter("sweep_rows_total", ("sweeper",), "Due rows taken, by sweeper.")
 SWEEP_DURATION: Final = _histogram(
     "sweep_duration_seconds", ("sweeper",), "One transaction of a sweeper."

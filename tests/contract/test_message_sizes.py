@@ -225,7 +225,7 @@ async def test_the_longest_words_of_a_shop_and_of_a_person_are_cut_to_what_is_pr
     await world.mine(4, world.ethereum.seen(to, 30_000_000), stray)
     exceptions = await world.open_exceptions()
     assert {"overpaid", "unmatched"} <= set(exceptions)
-    longest: dict[str, Any] = {"actor": WORST * 200, "reason": LONG}
+    longest: dict[str, Any] = {"actor": "A" + WORST * 199, "reason": "R" + LONG[1:]}
     await world.decide(Close(exception=exceptions["overpaid"].exception), **longest)
     parts = tuple(Part(reference=order, amount="1000000") for order in ("o-1", "o-2"))
     await world.decide(Split(transfer=stray.transfer, parts=parts), **longest)
