@@ -24,6 +24,7 @@ from reconciler.storage import positions, tables
 from reconciler.storage.unit_of_work import Store
 from reconciler.stream.promise import Batch, Lane, Record
 from reconciler.stream.topics import ORDERS, PAYMENT_EVENTS, PAYMENT_EXCEPTIONS
+from schemas.amounts import AMOUNT_LIMIT
 from schemas.commands import (
     AcceptShort,
     AmendOrder,
@@ -78,6 +79,7 @@ def moves() -> st.SearchStrategy[list[tuple]]:
         st.tuples(st.just("retract"), st.integers(1, 3), st.booleans()),
         st.tuples(st.just("claim"), order, st.integers(0, 4)),
         st.tuples(st.just("look_up"), order, st.sampled_from(list(LookedUpState))),
+        st.tuples(st.just("balance"), order, st.sampled_from([0, 0, 7])),
         st.tuples(st.just("cancel"), order, st.booleans()),
         st.tuples(st.just("amend"), order, small),
         st.tuples(st.just("decide"), st.integers(0, 8), order, small),
@@ -324,6 +326,14 @@ class Teller:
                     pays=pays if state is LookedUpState.INCLUDED else (),
                 )
             )
+
+    async def balance(self, number: int, more: int) -> None:
+        """A node tells what an address holds: all that came there, and sometimes more."""
+        to = self.placed.get(number)
+        if to is not None:
+            came = [f for f in self.blocks if f.to == to and f.asset == USDT]
+            held = sum(int(fact.amount) for fact in came)
+            await self._fact(self.world.ethereum.balance(to, min(held, AMOUNT_LIMIT // 2) + more))
 
     async def cancel(self, number: int, force: bool) -> None:
         await self._command(

@@ -71,6 +71,26 @@ STORIES: dict[str, list[tuple]] = {
         ("pay", 1, 130, "usdt", True),
         ("mine", 4),
     ],
+    "a_balance_differs_after_the_end_and_is_explained": [
+        *PAID[:2],
+        ("balance", 0, 0),
+        ("wait", 61),
+        ("balance", 0, 7),
+        ("mine", 2),
+        ("balance", 0, 0),
+        ("mine", 1),
+    ],
+    "a_balance_of_a_shared_address_differs_until_a_person_explains_it": [
+        ("place", 0, "shared", 3),
+        ("place", 1, "shared", 3),
+        ("cover", 0),
+        ("balance", 0, 0),
+        ("mine", 1),
+        ("balance", 0, 7),
+        ("wait", 61),
+        ("close", 0),
+        ("mine", 1),
+    ],
     "a_garbled_fact_comes_after_the_end": [*PAID[:2], ("wait", 61), ("garbage", 0, 0), ("mine", 1)],
     "a_garbled_fact_of_a_shared_address_comes_after_the_end": [
         ("place", 0, "shared", 3),
@@ -114,14 +134,16 @@ STORIES: dict[str, list[tuple]] = {
 }
 
 
-async def told(story: list[tuple], lanes: int, paces: list[Pace]) -> list[object]:
+async def told(
+    story: list[tuple], lanes: int, paces: list[Pace], *, look_s: int = 0
+) -> list[object]:
     """Tell a story record by record with a sweep after each, then at other paces."""
-    first = await World.open(lanes=lanes)
+    first = await World.open(lanes=lanes, second_look_s=look_s)
     try:
         script = await Teller(first).tell(story)
         outcomes: list[object] = []
         for pace in [Pace(), *paces]:
-            world = await World.open(lanes=lanes)
+            world = await World.open(lanes=lanes, second_look_s=look_s)
             try:
                 await act(world, script, pace)
                 outcomes.append(await outcome(world))
@@ -145,5 +167,6 @@ async def test_story_told_at_any_pace_ends_the_same_when(name: str, lanes: int) 
 )
 @given(moves(), st.sampled_from([1, 2]), st.integers(0, 2**16))
 def test_stream_cut_anywhere_and_swept_at_any_time_tells_the_same(story, lanes, seed) -> None:
-    at_once, cut = asyncio.run(told(story, lanes, [Pace(seed, 0.3, 0.2)]))
+    paces, look_s = [Pace(seed, 0.3, 0.2)], seed % 2 * 1_800
+    at_once, cut = asyncio.run(told(story, lanes, paces, look_s=look_s))
     assert cut == at_once

@@ -131,6 +131,15 @@ class Shop(RuleBasedStateMachine):
         ):
             self.do(self.world.facts(*(chain.retraction() for _ in range(depth))))
 
+    @rule(number=NUMBERS, more=st.sampled_from([0, 0, 1]))
+    def balance(self, number: int, more: int) -> None:
+        """What an address holds: everything ever told of, which a reorganisation may have taken."""
+        to = address(number) if number < 4 else SHARED
+        held = sum(int(f.amount) for f in self.seen if f.to == to and f.asset == USDT and f.block)
+        chain = self.world.ethereum
+        self.do(self.world.facts(chain.balance(to, min(held, 2**255) + more)))
+        self.do(self.world.mine(1))
+
     # Commands
 
     @rule(number=NUMBERS, which=WHICH, named=st.booleans())
