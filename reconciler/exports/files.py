@@ -21,9 +21,9 @@ from schemas.values import encode_hook
 Format = Literal["csv", "jsonl"]
 Row = Mapping[str, Any]
 
-#: A cell that begins with one of these is a formula to Excel, LibreOffice and Google Sheets.
-#: Source: OWASP, "CSV Injection".
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+#: A cell that begins with one of these is a formula to Excel, LibreOffice and Google Sheets; the full
+#: width ones are to Excel in East Asian settings. Source: OWASP, "CSV Injection".
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=encode_hook)
 
