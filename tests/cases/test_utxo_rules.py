@@ -1,7 +1,7 @@
 """Cases CH-B02, B03, B06, B07, B09, B10 and F06, as far as they can be shown before there is a watcher of
 UTXO chains: by facts as such a watcher will write them, and by the same rule on a chain we have.
 
-What comes with the watcher stands beside each case in `tests.parts.case_list`.
+What comes with the watcher stands beside each case in `tests.cases.case_list`.
 """
 
 from __future__ import annotations
