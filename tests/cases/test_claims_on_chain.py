@@ -247,21 +247,21 @@ async def test_m08_neighbour_on_a_network_that_nobody_watches_it_is_not_found(wa
 
 @pytest.mark.parametrize("off_by", [-1, 1, -10_000, 10_000])
 async def test_m09_payment_without_its_reference_goes_to_nobody_near_it(
-    world: World, off_by: int
+    quick_world: World, off_by: int
 ) -> None:
     """The reserved amount is the reference here: exact, or a person decides; nothing is near enough."""
-    await world.place("o-1", route="shared")
-    due = int((await world.last("o-1")).due)
-    await world.mine(3, world.ethereum.seen(SHARED, due + off_by))
-    assert await world.kinds("o-1") == ["awaiting"]
-    assert set(await world.open_exceptions()) == {"unmatched"}
+    await quick_world.place("o-1", route="shared")
+    due = int((await quick_world.last("o-1")).due)
+    await quick_world.mine(3, quick_world.ethereum.seen(SHARED, due + off_by))
+    assert await quick_world.kinds("o-1") == ["awaiting"]
+    assert set(await quick_world.open_exceptions()) == {"unmatched"}
 
 
 @pytest.mark.parametrize("reference", ["order-7 ", " order-7", "order\n7", ""])
 async def test_m09_neighbour_reference_with_a_blank_is_refused_and_never_trimmed(
-    world: World, reference: str
+    quick_world: World, reference: str
 ) -> None:
-    await world.commands(
+    await quick_world.commands(
         PlaceOrder(
             idempotency_key="k",
             reference=reference,
@@ -270,8 +270,8 @@ async def test_m09_neighbour_reference_with_a_blank_is_refused_and_never_trimmed
             address=address(1),
         )
     )
-    assert [code for code, _ in await world.rejections()] == ["unreadable"]
-    assert await world.events() == []
+    assert [code for code, _ in await quick_world.rejections()] == ["unreadable"]
+    assert await quick_world.events() == []
 
 
 # CH-M10
@@ -365,10 +365,10 @@ async def test_m11_what_a_customer_types_is_read_or_dropped_and_the_flag_stands(
 
 
 @pytest.mark.parametrize("paid", [38_879, 38_897])
-async def test_m12_frozen_amount_is_the_only_yardstick(world: World, paid: int) -> None:
-    to = await world.place(amount=38_879)
-    await world.mine(3, world.ethereum.seen(to, paid))
-    assert (await world.last()).phase is Phase.CONFIRMED
+async def test_m12_frozen_amount_is_the_only_yardstick(quick_world: World, paid: int) -> None:
+    to = await quick_world.place(amount=38_879)
+    await quick_world.mine(3, quick_world.ethereum.seen(to, paid))
+    assert (await quick_world.last()).phase is Phase.CONFIRMED
 
 
 # CH-M13
@@ -385,13 +385,13 @@ async def test_m12_frozen_amount_is_the_only_yardstick(world: World, paid: int) 
     ],
 )
 async def test_m13_order_below_what_can_be_paid_is_refused_when_it_is_placed(
-    world: World, fields: dict[str, str], code: str
+    quick_world: World, fields: dict[str, str], code: str
 ) -> None:
-    await world.commands(
+    await quick_world.commands(
         PlaceOrder(idempotency_key="k", reference="o-1", route="own", address=address(1), **fields)
     )
-    assert [found for found, _ in await world.rejections()] == [code]
-    assert await world.events() == []
+    assert [found for found, _ in await quick_world.rejections()] == [code]
+    assert await quick_world.events() == []
 
 
 # CH-M14

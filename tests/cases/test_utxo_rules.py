@@ -182,15 +182,15 @@ async def test_b09_what_one_answer_leaves_out_has_not_gone(world: World) -> None
     assert (await world.kinds("o-1"))[2] == "withdrawn"
 
 
-async def test_b09_neighbour_pending_money_holds_an_order_only_so_long(world: World) -> None:
-    to = await world.place()
-    seen = world.ethereum.seen(to, 25_000_000, position="out:0", height=None, sender="")
-    await world.facts(seen)
-    await world.pass_time(timedelta(minutes=60 + 119))
-    assert (await world.last()).phase is Phase.DETECTED
-    await world.pass_time(timedelta(minutes=2))
-    assert (await world.last()).phase is Phase.EXPIRED
-    assert set(await world.open_exceptions()) == {"pending_at_end"}
+async def test_b09_neighbour_pending_money_holds_an_order_only_so_long(quick_world: World) -> None:
+    to = await quick_world.place()
+    seen = quick_world.ethereum.seen(to, 25_000_000, position="out:0", height=None, sender="")
+    await quick_world.facts(seen)
+    await quick_world.pass_time(timedelta(minutes=60 + 119))
+    assert (await quick_world.last()).phase is Phase.DETECTED
+    await quick_world.pass_time(timedelta(minutes=2))
+    assert (await quick_world.last()).phase is Phase.EXPIRED
+    assert set(await quick_world.open_exceptions()) == {"pending_at_end"}
 
 
 # CH-B10
@@ -198,13 +198,13 @@ async def test_b09_neighbour_pending_money_holds_an_order_only_so_long(world: Wo
 
 @pytest.mark.parametrize("above", [0, 1, 2, 10])
 async def test_b10_depth_is_counted_from_heights_and_nobody_s_number(
-    world: World, above: int
+    quick_world: World, above: int
 ) -> None:
     """height 101, head 101 + n: n + 1 confirmations, whatever a provider has cached."""
-    to = await world.place()
-    await world.mine(1, world.ethereum.seen(to, 25_000_000))
-    await world.mine(above)
-    event = await world.last()
+    to = await quick_world.place()
+    await quick_world.mine(1, quick_world.ethereum.seen(to, 25_000_000))
+    await quick_world.mine(above)
+    event = await quick_world.last()
     assert event.phase is (Phase.CONFIRMED if above >= 2 else Phase.DETECTED)
     assert event.transfers[0].depth == (3 if above >= 2 else 0), "told when it changed the order"
     if event.coverage.height is not None:

@@ -18,7 +18,7 @@ def rows() -> list[tuple[str, str, str]]:
     return [(row["attack"], row["test"], row["result"]) for row in ROW.finditer(section)]
 
 
-def tests() -> list[str]:
+def attack_tests() -> list[str]:
     found = []
     for path in sorted((ROOT / "tests" / "cases" / "attacks").glob("test_*.py")):
         tree = ast.parse(path.read_text())
@@ -33,7 +33,7 @@ def tests() -> list[str]:
 
 def test_every_row_names_a_test_that_exists_and_every_test_has_a_row():
     assert len(rows()) > 30
-    assert sorted(test for _, test, _ in rows()) == sorted(tests())
+    assert sorted(test for _, test, _ in rows()) == sorted(attack_tests())
 
 
 def test_every_line_of_the_table_is_a_row():

@@ -24,22 +24,24 @@ from tests.parts.world import ETH, SHARED, World, address
 
 @pytest.mark.parametrize("route", ["own", "shared"])
 @pytest.mark.parametrize("first", [True, False])
-async def test_attack_claim_theft(world: World, route: str, first: bool) -> None:
+async def test_attack_claim_theft(each_database: World, route: str, first: bool) -> None:
     """Transaction ids are public: Mallory names Alice's, before or after it is seen."""
     for name in ("o-1", "o-2"):
-        await world.place(name, route=route)
+        await each_database.place(name, route=route)
     to = SHARED if route == "shared" else address(1)
-    paid = world.ethereum.seen(to, int((await world.last("o-1")).due), tx="0x" + "ab" * 32)
+    paid = each_database.ethereum.seen(
+        to, int((await each_database.last("o-1")).due), tx="0x" + "ab" * 32
+    )
     stolen = ClaimPaid(idempotency_key="m", reference="o-2", transaction="0x" + "ab" * 32)
     if first:
-        await world.commands(stolen)
-    await world.mine(3, paid)
+        await each_database.commands(stolen)
+    await each_database.mine(3, paid)
     if not first:
-        await world.commands(stolen)
-    assert (await world.last("o-1")).phase is Phase.CONFIRMED
-    assert (await world.last("o-2")).received_final == 0
-    assert (await world.state("o-2")).claims[0].end is ClaimEnd.ALREADY_USED
-    assert set(await world.open_exceptions()) == {"claim_already_used"}
+        await each_database.commands(stolen)
+    assert (await each_database.last("o-1")).phase is Phase.CONFIRMED
+    assert (await each_database.last("o-2")).received_final == 0
+    assert (await each_database.state("o-2")).claims[0].end is ClaimEnd.ALREADY_USED
+    assert set(await each_database.open_exceptions()) == {"claim_already_used"}
 
 
 async def test_attack_sender_claimed_by_a_stranger(world: World) -> None:

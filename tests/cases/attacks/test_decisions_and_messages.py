@@ -104,13 +104,13 @@ async def test_attack_replayed_decision(world: World) -> None:
     ],
     ids=["empty", "null", "deep", "deeper", "bytes", "nan", "surrogate", "long"],
 )
-async def test_attack_oversize_and_malformed_messages(world: World, value: bytes) -> None:
+async def test_attack_oversize_and_malformed_messages(each_database: World, value: bytes) -> None:
     """Each is refused by itself; what stands behind it in the same batch is applied."""
-    bad = world.raw(Lane(ORDERS, 0), "PlaceOrder", value)
-    good = world.record(Lane(ORDERS, 0), "o-1", order(1))
-    await world.command_records([bad, good])
-    assert await codes(world) == ["unreadable"]
-    assert await world.kinds("o-1") == ["awaiting"]
+    bad = each_database.raw(Lane(ORDERS, 0), "PlaceOrder", value)
+    good = each_database.record(Lane(ORDERS, 0), "o-1", order(1))
+    await each_database.command_records([bad, good])
+    assert await codes(each_database) == ["unreadable"]
+    assert await each_database.kinds("o-1") == ["awaiting"]
 
 
 @pytest.mark.parametrize(("bytes_", "code"), [(16_384, None), (16_385, "lines_too_large")])

@@ -31,16 +31,18 @@ SQL = "o'); DROP TABLE orders; --"
 
 @pytest.mark.parametrize("field", ["purchase", "reason", "transaction", "sender", "actor"])
 @pytest.mark.parametrize("text", [SQL, "%' OR '1'='1", "\\'; --", "$1 :name ?"])
-async def test_attack_injection_into_sql(world: World, field: str, text: str) -> None:
+async def test_attack_injection_into_sql(each_database: World, field: str, text: str) -> None:
     """Text is bound, never pasted: it comes back as it was, and the tables stand."""
-    await world.place(purchase=text if field == "purchase" else None)
+    await each_database.place(purchase=text if field == "purchase" else None)
     if field in {"transaction", "sender"}:
-        await world.commands(ClaimPaid(idempotency_key="c", reference="o-1", **{field: text}))
+        await each_database.commands(
+            ClaimPaid(idempotency_key="c", reference="o-1", **{field: text})
+        )
     elif field in {"actor", "reason"}:
-        await world.decide(Revive(reference="o-1"), **{field: text})
+        await each_database.decide(Revive(reference="o-1"), **{field: text})
     else:
-        assert (await world.last()).purchase == text
-    async with world.engine.connect() as connection:
+        assert (await each_database.last()).purchase == text
+    async with each_database.engine.connect() as connection:
         names = await connection.run_sync(lambda each: inspect(each).get_table_names())
         count = (await connection.execute(select(tables.orders.c.reference))).all()
     assert "orders" in names

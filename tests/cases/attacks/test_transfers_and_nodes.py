@@ -117,11 +117,11 @@ async def test_attack_many_small_payments_in_one_transaction(world: World) -> No
 
 
 @pytest.mark.parametrize("amount", [2**256 - 1, 10**15 + 1, 2_500_000_001])
-async def test_attack_absurd_amounts(world: World, amount: int) -> None:
-    to = await world.place()
-    await world.mine(3, world.ethereum.seen(to, amount))
-    assert (await world.last()).attention == (Attention.IMPLAUSIBLE_AMOUNT,)
-    assert (await world.last()).received_final == 0
+async def test_attack_absurd_amounts(each_database: World, amount: int) -> None:
+    to = await each_database.place()
+    await each_database.mine(3, each_database.ethereum.seen(to, amount))
+    assert (await each_database.last()).attention == (Attention.IMPLAUSIBLE_AMOUNT,)
+    assert (await each_database.last()).received_final == 0
 
 
 async def test_attack_cheap_asset_or_network_for_a_dear_one(world: World) -> None:
