@@ -52,9 +52,9 @@ async def test_m01_round_price_on_a_shared_address_is_nobodys_and_the_reserved_o
     "spelled", ["{0}", "0X{1}", "{2}", "{0}-0", "https://etherscan.io/tx/{0}?a=1"]
 )
 async def test_m02_second_order_with_the_first_one_s_transaction_is_already_used(
-    both_ways: Way, spelled: str
+    way: Way, spelled: str
 ) -> None:
-    way, world = both_ways, both_ways.world
+    world = way.world
     first = await way.place("o-1")
     tx = way.ethereum.pay(first, DUE)
     await way.mine(3)
@@ -333,7 +333,6 @@ async def test_m11_neighbour_claim_of_what_fails_later_hears_of_it(
     if restarted:
         await line.restart()
         line.clock.pass_by(1.0)
-        way.offset[ETHEREUM] = 0  # the log is read again from its beginning
     await way.mine(1)
     await way.pass_time(timedelta(minutes=2))
     assert await ends(way) == [ClaimEnd.PAYS_NOTHING]

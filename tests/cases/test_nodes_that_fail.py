@@ -394,12 +394,12 @@ EIP55 = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 
 
 @pytest.mark.parametrize("written", [EIP55, EIP55.lower(), f"0X{EIP55[2:].upper()}"])
-async def test_r13_address_in_any_letter_case_is_paid(each_reading: Way, written: str) -> None:
-    world = each_reading.world
-    to = await each_reading.place(address=written)
+async def test_r13_address_in_any_letter_case_is_paid(way: Way, written: str) -> None:
+    world = way.world
+    to = await way.place(address=written)
     assert to == EIP55
-    each_reading.ethereum.pay(to.lower(), DUE)
-    await each_reading.mine(3)
+    way.ethereum.pay(to.lower(), DUE)
+    await way.mine(3)
     assert (await world.last()).phase is Phase.CONFIRMED
     assert parse_address(ETHEREUM, written).display == EIP55
 

@@ -168,6 +168,7 @@ class Line:
             lot=lambda: 1.0,
         )
         self.way.offset[self.name] = 0
+        self.way.world.store.outbox_written.set()
 
     async def close(self) -> None:
         if self.source is not None:
@@ -304,6 +305,10 @@ class Way:
 
     async def tell(self) -> None:
         """Carry what the services wrote for the watchers to the loops."""
+        written = self.world.store.outbox_written
+        if not written.is_set():
+            return
+        written.clear()
         table = tables.outbox
         async with self.world.engine.connect() as connection:
             rows = list(

@@ -347,7 +347,7 @@ class World:
 
     async def sweep(self) -> None:
         for chain in (self.ethereum, self.polygon):
-            for lane in chain.lanes:
+            for lane in chain.lanes if chain.chain in self.context.lanes else ():
                 while await sweep_lane(self.store, self.context, lane.name):
                     pass
 
