@@ -8,6 +8,8 @@ export UV_PYTHON_DOWNLOADS ?= never
 BIN := .venv/bin
 SYNCED := .venv/.synced
 ARGS ?=
+# Tests wait a lot: two at a time take half as long. A file's tests stay together.
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup system parts demo test unit simulate lint format bench changelog clean distclean
@@ -26,8 +28,8 @@ parts: system ## Fetch the real parts of the tests (Kafka, anvil) into .parts
 demo: $(SYNCED) ## Show the ten stories in this terminal (ARGS=--once; CHAIN=anvil)
 	@$(BIN)/reconciler demo $(if $(CHAIN),--chain $(CHAIN)) $(ARGS)
 
-test: setup parts lint ## Everything: set-up, lint, all tests (ARGS goes to pytest)
-	@$(BIN)/pytest $(ARGS)
+test: setup parts lint ## Everything: set-up, lint, all tests, WORKERS at a time (ARGS goes to pytest)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 unit: $(SYNCED) ## Only what needs no real part: some minutes
 	@$(BIN)/pytest -q tests/unit tests/properties tests/house $(ARGS)
