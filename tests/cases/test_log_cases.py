@@ -302,7 +302,9 @@ async def test_k04_older_relay_ends_and_every_event_is_published_once(service: S
     async with running(service.intake(), service.relay()) as (_, old):
         await service.place(1)
         await until(lambda: _published(service, 1))
-        async with running(service.relay()):
+        young = service.relay()
+        async with running(young):
+            await until(lambda: _took(young))
             await service.place(2)
             await until(lambda: _published(service, 2))
         await service.place(3)
@@ -315,6 +317,11 @@ async def test_k04_older_relay_ends_and_every_event_is_published_once(service: S
 
 async def _published(service: Service, count: int) -> bool:
     return len(await service.published()) >= count
+
+
+async def _took(relay: Relay) -> bool:
+    """Tell whether the shard is this relay's: before that, the older one may go on."""
+    return relay._epoch > 0
 
 
 async def _ended(task: asyncio.Task[None]) -> bool:
