@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import datetime
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -86,6 +87,7 @@ def derived_id(*parts: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+@lru_cache(maxsize=1_024)  # the messages of a batch share a few instants
 def format_instant(moment: datetime) -> str:
     """Write an instant as RFC 3339 in UTC with a Z."""
     return utc(moment).isoformat().replace("+00:00", "Z")

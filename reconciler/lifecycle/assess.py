@@ -110,7 +110,7 @@ def _status(
     return Status(
         phase=phase,
         amount_state=_amount_state(sums, due),
-        attention=tuple(code for code in Attention if code in attention),
+        attention=tuple(code for code in Attention if code in attention) if attention else (),
         received_final=BaseUnits(sums.final),
         received_pending=BaseUnits(sums.pending),
         missing=BaseUnits(max(0, due - sums.final)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import NUMERIC, DateTime, Dialect, LargeBinary, Text, TypeDecorator
@@ -80,6 +81,7 @@ class InstantType(TypeDecorator[datetime]):
         return datetime.fromisoformat(value).astimezone(UTC)
 
 
+@lru_cache(maxsize=1_024)  # the entries of a batch share a few instants
 def instant_text(value: datetime) -> str:
     """Write an instant so that text sorts as time: microseconds always there, always UTC."""
     return value.astimezone(UTC).isoformat(timespec="microseconds")

@@ -267,7 +267,12 @@ class World:
     @classmethod
     async def open(cls, url: str = "sqlite+aiosqlite://", **changes: object) -> World:
         engine = make_engine(url)
-        async with engine.connect() as connection:
+        if engine.dialect.name != "sqlite":
+            async with engine.begin() as connection:
+                await connection.run_sync(tables.metadata.drop_all)
+                await connection.run_sync(tables.metadata.create_all)
+            return cls(engine, **changes)
+        async with engine.connect() as connection:  # a script is quicker, and there are hundreds
             raw = await connection.get_raw_connection()
             await raw.driver_connection.executescript(_tables_in_sqlite())
         return cls(engine, **changes)
