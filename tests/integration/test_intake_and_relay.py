@@ -228,7 +228,9 @@ async def test_an_older_relay_that_wakes_up_is_fenced_and_sends_nothing(service:
     async with running(service.intake(), old) as (_, old_task):
         await service.put(ORDERS, "o-1", place(service.world, "o-1"))
         await until(lambda: _count(service, 1))
-        async with running(service.relay()):
+        young = service.relay()
+        async with running(young):
+            await until(lambda: _took(young))
             await service.put(ORDERS, "o-2", place(service.world, "o-2"))
             await until(lambda: _count(service, 2))
         await service.put(ORDERS, "o-3", place(service.world, "o-3"))
@@ -256,6 +258,11 @@ async def test_whose_the_shard_is_says_the_database(service: Service) -> None:
         assert isinstance(task.exception(), AnotherRelay)
         assert service.log.epochs["relay/0"] == epoch
     assert [e.order for e in await service.events()] == ["o-1", "o-2"]
+
+
+async def _took(relay: Relay) -> bool:
+    """Tell whether the shard is this relay's: before that, the older one may go on."""
+    return relay._epoch > 0
 
 
 async def _ended(task: asyncio.Task[None]) -> bool:
