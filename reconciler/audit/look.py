@@ -26,7 +26,7 @@ from reconciler.services.state import decode_state
 from reconciler.storage import second_look
 from reconciler.storage.engine import DatabaseError
 from reconciler.storage.second_look import Balance
-from reconciler.storage.unit_of_work import Store
+from reconciler.storage.unit_of_work import GaveUpError, Store
 from reconciler.stream.promise import Lane, StreamUnavailable
 from reconciler.stream.topics import transfers_topic
 from schemas.caip import AssetName, ChainName, family_of
@@ -121,7 +121,14 @@ class SecondLook:
         try:
             await self.round()
             self._failures = 0
-        except (Retryable, Unsupported, StreamUnavailable, DatabaseError, ConnectionError) as error:
+        except (
+            Retryable,
+            Unsupported,
+            StreamUnavailable,
+            GaveUpError,
+            DatabaseError,
+            ConnectionError,
+        ) as error:
             pause_s = BACK_OFF_S[min(self._failures, len(BACK_OFF_S) - 1)]
             self._failures += 1
             self._meters.add(metrics.AUDIT_FAILURES, chain=self._terms.chain)

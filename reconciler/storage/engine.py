@@ -13,6 +13,8 @@ from sqlalchemy.pool import StaticPool
 _BUSY_TIMEOUT_MS: Final = 5_000
 _POOL_SIZE: Final = 10
 _STATEMENT_TIMEOUT_S: Final = 60
+#: A server that accepts and says nothing: the driver's own patience is a minute.
+_CONNECT_TIMEOUT_S: Final = 15
 
 #: PostgreSQL: serialization_failure, deadlock_detected, lock_not_available, a transaction that was
 #: idle for too long, and the server going away or coming up. Source: PostgreSQL 15 manual, appendix A.
@@ -55,6 +57,7 @@ def make_engine(
         pool_pre_ping=True,
         connect_args={
             "command_timeout": _STATEMENT_TIMEOUT_S,
+            "timeout": _CONNECT_TIMEOUT_S,
             "server_settings": {"plan_cache_mode": "force_custom_plan"},
         },
     )

@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 import structlog
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reconciler.storage.engine import is_repeatable
@@ -47,8 +48,13 @@ _PATIENCE: Final = text(
 _log = structlog.get_logger(__name__)
 
 
+#: What a database that gives no answer raises beside errors of its own: no route, no name, a time-out of
+#: ours, no connection of the pool that is free.
+_NO_ANSWER: Final = (OSError, PoolTimeoutError)
+
+
 class GaveUpError(Exception):
-    """The database refused the unit of work as often as it may be repeated."""
+    """The database refused the unit of work as often as it may be repeated, or gave no answer."""
 
 
 class Work:
@@ -153,9 +159,12 @@ class Store:
         for attempt in range(ATTEMPTS_MAX):
             try:
                 return await self._once(use_case)
-            except (DBAPIError, ConnectionError) as error:
+            except (DBAPIError, *_NO_ANSWER) as error:
                 if not is_repeatable(error):
-                    raise
+                    if isinstance(error, DBAPIError):
+                        raise
+                    # It took its time already: what to do next is for the door to say.
+                    raise GaveUpError(_no_answer(error)) from error
                 _log.info(
                     "unit_of_work_repeated", use_case=name, attempt=attempt, error=str(error)[:200]
                 )
@@ -165,10 +174,18 @@ class Store:
         raise GaveUpError(message)
 
     async def read(self, query: Callable[[Work], Awaitable[T]]) -> T:
-        """Run a query that writes nothing, without the writers' lock."""
-        async with self.engine.connect() as connection:
-            quiet = await connection.execution_options(begin_mode="DEFERRED")
-            return await query(Work(quiet))
+        """Run a query that writes nothing, without the writers' lock.
+
+        **Raises**: `GaveUpError` when the database gives no answer.
+        """
+        try:
+            async with self.engine.connect() as connection:
+                quiet = await connection.execution_options(begin_mode="DEFERRED")
+                return await query(Work(quiet))
+        except ConnectionError:
+            raise
+        except _NO_ANSWER as error:
+            raise GaveUpError(_no_answer(error)) from error
 
     async def _once(self, use_case: Callable[[Work], Awaitable[T]]) -> T:
         async with self.engine.connect() as connection:
@@ -184,6 +201,10 @@ class Store:
     async def close(self) -> None:
         """Close all connections."""
         await self.engine.dispose()
+
+
+def _no_answer(error: BaseException) -> str:
+    return f"the database gives no answer: {str(error) or type(error).__name__}"
 
 
 def _lock_key(name: str) -> int:
