@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -38,6 +39,12 @@ SPAN_BLOCKS: Final = 32
 BALANCES_A_ROUND: Final = 500
 #: A balance is asked for again when so long no answer came, or the answer did not settle it.
 ASK_AGAIN_AFTER: Final = timedelta(minutes=2)
+#: Pages of orders looked through in one round for those that wait for a balance.
+PAGES_A_ROUND: Final = 20
+#: Money that came is gone through once so long: that walks all transfers.
+MOVED_REST: Final = timedelta(hours=1)
+#: Blocks that do not explain a balance are read again when so long nothing became of it.
+READ_AGAIN_AFTER: Final = timedelta(hours=1)
 BACK_OFF_S: Final = (1.0, 5.0, 15.0, 60.0)
 
 log = logger("audit")
@@ -94,7 +101,9 @@ class SecondLook:
         self._next: int | None = None
         self._since: dict[bytes, datetime] = {}
         self._asked: dict[tuple[str, Balance], datetime] = {}
-        self._read_again: dict[tuple[str, str], int] = {}
+        self._read_again: dict[Balance, tuple[int, int, datetime]] = {}
+        self._moved_after: Balance | None = None
+        self._moved_again_at: datetime | None = None
         self._failures = 0
 
     def verdict(self) -> Verdict:
@@ -233,13 +242,13 @@ class SecondLook:
     async def _ask_for_balances(self, final_time: datetime, found: Found) -> None:
         """Ask for what is due, once a reason; again when it was not settled in time."""
         now = self._clock.now()
+        self._asked = {k: at for k, at in self._asked.items() if now - at < ASK_AGAIN_AFTER}
         wanted = {
             "never_seen": await self._never_seen(),
             "over": await self._over(final_time, now),
             "moved": await self._moved(now),
-            "unexplained": await self._unexplained(found),
+            "unexplained": await self._unexplained(found, now),
         }
-        self._asked = {k: at for k, at in self._asked.items() if now - at < ASK_AGAIN_AFTER}
         due = {
             (why, one)
             for why, balances in wanted.items()
@@ -259,34 +268,61 @@ class SecondLook:
         )
 
     async def _moved(self, now: datetime) -> Sequence[Balance]:
-        """Give addresses to which money came, once a long while has passed."""
-        chain, before = self._terms.chain, now - self._terms.moved_every
-        return await self._store.read(
-            lambda work: second_look.moved(work, chain, seen_before=before, limit=BALANCES_A_ROUND)
+        """Give addresses to which money came, once a long while has passed, a page a round."""
+        if self._moved_again_at is not None and now < self._moved_again_at:
+            return ()
+        chain, before, after = self._terms.chain, now - self._terms.moved_every, self._moved_after
+        page = await self._store.read(
+            lambda work: second_look.moved(
+                work, chain, seen_before=before, limit=BALANCES_A_ROUND, after=after
+            )
         )
+        is_last = len(page) < BALANCES_A_ROUND
+        self._moved_after = None if is_last else page[-1]
+        rest = min(MOVED_REST, self._terms.moved_every)
+        self._moved_again_at = now + rest if is_last else None
+        return page
 
     async def _over(self, final_time: datetime, now: datetime) -> Sequence[Balance]:
         """Give the orders that would end without money, once a final block is past their end."""
         patience, lanes = self._terms.patience, self._lanes
         if patience is None:
             return ()
-        near = await self._store.read(
-            lambda work: second_look.perhaps_over(
-                work, lanes, before=now + patience, limit=BALANCES_A_ROUND
+        waiting: list[Balance] = []
+        after: tuple[datetime, str] | None = None
+        for _ in range(PAGES_A_ROUND):  # most are not over yet, and come before those that wait
+            page = await self._store.read(
+                partial(
+                    second_look.perhaps_over,
+                    lanes=lanes,
+                    before=now + patience,
+                    limit=BALANCES_A_ROUND,
+                    after=after,
+                )
             )
-        )
-        return [Balance(o.display, o.asset) for o in near if _waits(o.state, final_time)]
+            balances = [Balance(o.display, o.asset) for o in page if _waits(o.state, final_time)]
+            waiting += [one for one in balances if ("over", one) not in self._asked]
+            if len(page) < BALANCES_A_ROUND or len(waiting) >= BALANCES_A_ROUND:
+                break
+            after = (page[-1].due_time, page[-1].reference)
+        return waiting[:BALANCES_A_ROUND]
 
-    async def _unexplained(self, found: Found) -> Sequence[Balance]:
-        """Have blocks read again in which a missed transfer would stand, and ask once more."""
+    async def _unexplained(self, found: Found, now: datetime) -> Sequence[Balance]:
+        """Have blocks read again in which a missed transfer would stand, and ask once more.
+
+        Once a difference, and seldom after: every sight of it is of a higher block than the last.
+        """
         chain = self._terms.chain
         rows = await self._store.read(
             lambda work: second_look.unexplained(work, chain, limit=BALANCES_A_ROUND)
         )
+        before, self._read_again = self._read_again, {}
         for row in rows:
-            name = (row.display, row.asset)
+            name = Balance(row.display, row.asset)
             found.unexplained.append(f"{row.display} {row.asset}")
-            if self._read_again.get(name) == row.seen_height:
+            height, amount, at = before.get(name, (0, 0, now))
+            if (height, amount) == (row.height, row.unexplained) and now - at < READ_AGAIN_AFTER:
+                self._read_again[name] = (height, amount, at)
                 continue
             self._meters.add(metrics.AUDIT_FINDS, chain=chain, kind="balance")
             log.error(
@@ -297,7 +333,7 @@ class SecondLook:
                 asset=row.asset,
             )
             await self._asker.read_again(row.height + 1, row.seen_height, reason="balance_differs")
-            self._read_again[name] = row.seen_height
+            self._read_again[name] = (row.height, row.unexplained, now)
         return [Balance(row.display, row.asset) for row in rows]
 
 

@@ -1,7 +1,8 @@
 """The second look at an address: whether what it holds agrees with the transfers that we know.
 
 A rise that no transfer explains holds the orders of the address until it is explained, by a transfer
-that is found after all or by a person. A fall says nothing: the shop takes its money away.
+that is found after all or by a person. A fall says nothing, also not of a rise that was seen before
+it: the shop takes its money away, whether or not we knew of it.
 """
 
 from __future__ import annotations
@@ -108,6 +109,9 @@ async def _compared(
         return now
     received = await reads.received_between(ledger.work, before, upto=fact.block.height)
     unexplained = fact.balance - before.balance - received
+    standing = await _still_unexplained(ledger, before)
+    if standing > max(unexplained, 0):
+        return msgspec.structs.replace(before, unexplained=BaseUnits(standing))
     if unexplained <= 0:
         return now
     return msgspec.structs.replace(
@@ -117,6 +121,14 @@ async def _compared(
         balance=before.balance,
         unexplained=BaseUnits(unexplained),
     )
+
+
+async def _still_unexplained(ledger: Ledger, before: BalanceRow) -> int:
+    """Compare the last sight anew, if it was not explained: what was missing may be known by now."""
+    if before.unexplained is None:
+        return 0
+    received = await reads.received_between(ledger.work, before, upto=before.seen_height)
+    return before.seen_balance - before.balance - received
 
 
 async def _note(ledger: Ledger, address: AddressRow, row: BalanceRow, item: Incoming) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
-from sqlalchemy import exists, func, or_, select
+from sqlalchemy import exists, func, or_, select, tuple_
 
 from reconciler.storage import tables
 from reconciler.storage.reads import columns_of, fetch, one_of
@@ -48,12 +48,14 @@ class Unexplained(Struct, frozen=True):
     asset: str
     height: int
     seen_height: int
+    unexplained: BaseUnits
 
 
 class OverOrder(Struct, frozen=True):
     """An open order that may be over: what is needed to ask for its balance."""
 
     reference: str
+    due_time: datetime
     display: str
     asset: str
     state: bytes
@@ -122,7 +124,10 @@ async def transfers_standing(
 
 
 async def never_seen(work: Work, chain: str, *, limit: int) -> Sequence[Balance]:
-    """Give own addresses of open orders whose balance was never seen, oldest first."""
+    """Give own addresses of open orders whose balance was never seen, the newest first.
+
+    One that no node can tell stays here while its order is open: it must not stand before fresh ones.
+    """
     orders, addresses, balances = tables.orders, tables.addresses, tables.balances
     seen = exists().where(
         balances.c.address_key == orders.c.address_key,
@@ -141,19 +146,33 @@ async def never_seen(work: Work, chain: str, *, limit: int) -> Sequence[Balance]
             addresses.c.owner == orders.c.reference,
             ~seen,
         )
-        .order_by(orders.c.placed_at)
+        .order_by(orders.c.placed_at.desc())
         .limit(limit)
     )
     return await fetch(work, Balance, statement)
 
 
 async def perhaps_over(
-    work: Work, lanes: Sequence[str], *, before: datetime, limit: int
+    work: Work,
+    lanes: Sequence[str],
+    *,
+    before: datetime,
+    limit: int,
+    after: tuple[datetime, str] | None = None,
 ) -> Sequence[OverOrder]:
-    """Give open orders with an own address whose next instant is near, the nearest first."""
+    """Give open orders with an own address whose next instant is near, the nearest first.
+
+    `after` is the instant and reference of the last one of the page before.
+    """
     orders, addresses = tables.orders, tables.addresses
     statement = (
-        select(orders.c.reference, addresses.c.display, orders.c.asset, orders.c.state)
+        select(
+            orders.c.reference,
+            orders.c.due_time,
+            addresses.c.display,
+            orders.c.asset,
+            orders.c.state,
+        )
         .join(
             addresses,
             (addresses.c.key == orders.c.address_key) & (addresses.c.family == orders.c.family),
@@ -164,9 +183,14 @@ async def perhaps_over(
             orders.c.is_open,
             addresses.c.owner == orders.c.reference,
         )
-        .order_by(orders.c.due_time)
+        .order_by(orders.c.due_time, orders.c.reference)
         .limit(limit)
     )
+    if after is not None:
+        statement = statement.where(
+            orders.c.due_time >= after[0],
+            or_(orders.c.due_time > after[0], orders.c.reference > after[1]),
+        )
     return await fetch(work, OverOrder, statement)
 
 
@@ -174,7 +198,13 @@ async def unexplained(work: Work, chain: str, *, limit: int) -> Sequence[Unexpla
     """Give balances that transfers do not explain."""
     addresses, balances = tables.addresses, tables.balances
     statement = (
-        select(addresses.c.display, balances.c.asset, balances.c.height, balances.c.seen_height)
+        select(
+            addresses.c.display,
+            balances.c.asset,
+            balances.c.height,
+            balances.c.seen_height,
+            balances.c.unexplained,
+        )
         .join(
             addresses,
             (addresses.c.key == balances.c.address_key) & (addresses.c.family == balances.c.family),
@@ -186,8 +216,13 @@ async def unexplained(work: Work, chain: str, *, limit: int) -> Sequence[Unexpla
     return await fetch(work, Unexplained, statement)
 
 
-async def moved(work: Work, chain: str, *, seen_before: datetime, limit: int) -> Sequence[Balance]:
-    """Give addresses to which money came since their balance was last seen, long ago or never."""
+async def moved(
+    work: Work, chain: str, *, seen_before: datetime, limit: int, after: Balance | None = None
+) -> Sequence[Balance]:
+    """Give addresses to which money came since their balance was last seen, long ago or never.
+
+    `after` is the last one of the page before. Walks all transfers: to be asked seldom.
+    """
     addresses, balances, transfers = tables.addresses, tables.balances, tables.transfers
     same = (
         (balances.c.address_key == transfers.c.address_key)
@@ -213,6 +248,10 @@ async def moved(work: Work, chain: str, *, seen_before: datetime, limit: int) ->
             ),
         )
         .distinct()
+        .order_by(addresses.c.display, transfers.c.asset)
         .limit(limit)
     )
+    if after is not None:
+        place = tuple_(addresses.c.display, transfers.c.asset)
+        statement = statement.where(place > tuple_(after.display, after.asset))
     return await fetch(work, Balance, statement)

@@ -116,6 +116,29 @@ async def test_money_taken_away_hides_nothing_and_alarms_nobody(world: World) ->
     assert (await world.open_exceptions())[ExceptionKind.BALANCE_DIFFERS].amount == 3
 
 
+async def test_money_that_was_seen_unexplained_still_is_when_the_shop_takes_it_away(
+    world: World,
+) -> None:
+    to = await world.place()
+    await first_sight(world, to)
+    missed = world.ethereum.seen(to, USDT_25)
+    await world.mine(1)
+    await world.facts(world.ethereum.balance(to, USDT_25))
+    await world.mine(1)
+    await world.facts(world.ethereum.balance(to, 0))
+    await world.pass_time(HOUR)
+    await world.facts(world.ethereum.balance(to, 3))
+    await world.pass_time(3 * LOOK)
+    assert (await world.last()).phase is Phase.AWAITING_PAYMENT
+    found = (await world.open_exceptions())[ExceptionKind.BALANCE_DIFFERS]
+    assert found.amount == USDT_25
+
+    await world.facts(missed, world.ethereum.balance(to, 0))
+    await world.mine(1)
+    assert await world.open_exceptions() == {}
+    assert (await world.last()).phase is Phase.CONFIRMED
+
+
 async def test_a_person_explains_what_is_held_and_the_order_ends(world: World) -> None:
     to = await world.place()
     await first_sight(world, to)
@@ -143,11 +166,12 @@ async def test_difference_in_another_asset_holds_too_and_each_is_settled_alone(
     await world.mine(1)
     for asset in (USDT, USDC):
         await world.facts(world.ethereum.balance(to, 4, asset=asset))
+    opened = [e.exception for e in await world.exceptions()]
+    assert len(opened) == 2
     await world.mine(1)
-    await world.facts(world.ethereum.balance(to, 0))
+    await world.decide(Close(exception=opened[0]))
     assert Attention.BALANCE_DIFFERS in (await world.last()).attention
-    await world.mine(1)
-    await world.facts(world.ethereum.balance(to, 0, asset=USDC))
+    await world.decide(Close(exception=opened[1]))
     assert await world.open_exceptions() == {}
     assert Attention.BALANCE_DIFFERS not in (await world.last()).attention
 
@@ -156,6 +180,7 @@ async def test_shared_address_that_differs_holds_the_ends_of_all_its_orders(worl
     await world.place("o-1", route="shared")
     await world.place("o-2", route="shared")
     await first_sight(world, SHARED)
+    missed = world.ethereum.seen(SHARED, 5)
     await world.mine(1)
     await world.facts(world.ethereum.balance(SHARED, 5))
     await world.pass_time(HOUR)
@@ -163,7 +188,7 @@ async def test_shared_address_that_differs_holds_the_ends_of_all_its_orders(worl
         Phase.AWAITING_PAYMENT,
         Phase.AWAITING_PAYMENT,
     ]
-    await world.facts(world.ethereum.balance(SHARED, 0))
+    await world.facts(missed, world.ethereum.balance(SHARED, 5))
     await world.mine(1)
     assert [(await world.last(name)).phase for name in ("o-1", "o-2")] == [
         Phase.EXPIRED,
