@@ -12,7 +12,7 @@ from msgspec import Struct
 from sqlalchemy import select, update
 
 from reconciler.storage.bulk import upsert
-from reconciler.storage.reads import count_at_most, fetch
+from reconciler.storage.reads import count_at_most, fetch, one_of
 from reconciler.storage.tables import outbox, relays
 from reconciler.storage.unit_of_work import Work
 from schemas.values import Message
@@ -103,7 +103,7 @@ async def number_batch(work: Work, shard: int, *, epoch: int, limit: int) -> int
         message = f"another relay has taken shard {shard}"
         raise ShardLostError(message)
     await work.connection.execute(
-        update(outbox).where(outbox.c.id.in_(ids)).values(batch=int(number))
+        update(outbox).where(one_of(work, outbox.c.id, ids)).values(batch=int(number))
     )
     return int(number)
 

@@ -408,8 +408,8 @@ Index(
     "ix_outbox_numbered",
     outbox.c.shard,
     outbox.c.batch,
-    postgresql_where=text("NOT sent"),
-    sqlite_where=text("sent = 0"),
+    postgresql_where=text("NOT sent AND batch IS NOT NULL"),
+    sqlite_where=text("sent = 0 AND batch IS NOT NULL"),
 )
 
 relays = Table(

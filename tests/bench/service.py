@@ -17,7 +17,7 @@ from reconciler.stream.promise import Outgoing, Stream, Writer
 from schemas.commands import PlaceOrder
 from schemas.values import Message
 from tests.bench.side import beside, lane_of, specs_of
-from tests.parts.kafka.cluster import KafkaCluster
+from tests.parts.kafka.cluster import JVM_THAT_LASTS, KafkaCluster
 from tests.parts.postgres import PostgresServer
 from tests.parts.world import World, address
 
@@ -36,7 +36,7 @@ def postgres() -> Iterator[str]:
 
 @contextlib.contextmanager
 def kafka() -> Iterator[str]:
-    cluster = KafkaCluster(brokers=1)
+    cluster = KafkaCluster(brokers=1, jvm=JVM_THAT_LASTS)
     cluster.start()
     try:
         yield cluster.bootstrap

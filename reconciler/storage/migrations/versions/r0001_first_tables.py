@@ -340,8 +340,8 @@ def _outbox() -> None:
         "ix_outbox_numbered",
         "outbox",
         ["shard", "batch"],
-        postgresql_where=sa.text("NOT sent"),
-        sqlite_where=sa.text("sent = 0"),
+        postgresql_where=sa.text("NOT sent AND batch IS NOT NULL"),
+        sqlite_where=sa.text("sent = 0 AND batch IS NOT NULL"),
     )
     op.create_index(
         "ix_outbox_unsent",
