@@ -18,7 +18,7 @@ from reconciler.model.status import Due, Moment
 from reconciler.model.transfer import OrderTransfer
 from reconciler.services.context import ServiceContext
 from reconciler.services.state import OrderState, decode_state, encode_state
-from reconciler.storage import reads, rows, tables, writes
+from reconciler.storage import outbox, reads, rows, tables, writes
 from reconciler.storage.bulk import insert, update, upsert
 from reconciler.storage.journal import JournalWriter
 from reconciler.storage.unit_of_work import Work
@@ -588,5 +588,5 @@ class Ledger:
     async def _flush_outbox(self) -> None:
         if not self._outbox:
             return
-        await insert(self.work.connection, tables.outbox, self._outbox)
+        await outbox.put(self.work, self._outbox)
         self._outbox = []

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import Struct
-from sqlalchemy import select, update
+from sqlalchemy import delete, func, select, text, update
 
-from reconciler.storage.bulk import upsert
+from reconciler.storage.bulk import insert, upsert
 from reconciler.storage.reads import count_at_most, fetch, one_of
-from reconciler.storage.tables import outbox, relays
+from reconciler.storage.rows import OutboxRow, UnsentRow
+from reconciler.storage.tables import outbox, relays, unsent
 from reconciler.storage.unit_of_work import Work
 from schemas.values import Message
 
@@ -62,12 +63,32 @@ async def take_shard(work: Work, shard: int, *, held: int = 0) -> int:
     return epoch
 
 
+async def put(work: Work, messages: Sequence[OutboxRow]) -> None:
+    """Write messages, in their order. Ids rise with it: whoever waits for a lock of ours draws later."""
+    ids = await _next_ids(work, len(messages))
+    for message, number in zip(messages, ids, strict=True):
+        message.id = number
+    await insert(work.connection, outbox, messages)
+    waiting = [UnsentRow(id=message.id, shard=message.shard) for message in messages]
+    await insert(work.connection, unsent, waiting)
+
+
+async def _next_ids(work: Work, count: int) -> Sequence[int]:
+    if work.is_postgresql:
+        drawn = await work.connection.execute(
+            text("SELECT nextval('outbox_id_seq') FROM generate_series(1, :count)"),
+            {"count": count},
+        )
+        return sorted(int(row[0]) for row in drawn)
+    last = await work.connection.execute(select(func.coalesce(func.max(outbox.c.id), 0)))
+    first = int(last.scalar_one()) + 1
+    return range(first, first + count)
+
+
 async def is_waiting(work: Work, shard: int) -> bool:
     """Tell whether a message waits for a number; looked at often, so it takes no lock."""
     found = await work.connection.execute(
-        select(outbox.c.id)
-        .where(outbox.c.shard == shard, ~outbox.c.sent, outbox.c.batch.is_(None))
-        .limit(1)
+        select(unsent.c.id).where(unsent.c.shard == shard, unsent.c.batch.is_(None)).limit(1)
     )
     return found.first() is not None
 
@@ -79,14 +100,14 @@ async def number_batch(work: Work, shard: int, *, epoch: int, limit: int) -> int
     it commits, and the unit of work is then repeated. A later number must not overtake one that was
     never sent. **Raises**: `ShardLostError` when the epoch is no longer ours.
     """
-    unsent = await numbered(work, shard)
-    if unsent:
+    under_way = await numbered(work, shard)
+    if under_way:
         await _require_epoch(work, shard, epoch)
-        return unsent[0]
+        return under_way[0]
     waiting = (
-        select(outbox.c.id)
-        .where(outbox.c.shard == shard, ~outbox.c.sent, outbox.c.batch.is_(None))
-        .order_by(outbox.c.id)
+        select(unsent.c.id)
+        .where(unsent.c.shard == shard, unsent.c.batch.is_(None))
+        .order_by(unsent.c.id)
         .limit(limit)
     )
     ids = [row[0] for row in await work.connection.execute(waiting)]
@@ -103,7 +124,7 @@ async def number_batch(work: Work, shard: int, *, epoch: int, limit: int) -> int
         message = f"another relay has taken shard {shard}"
         raise ShardLostError(message)
     await work.connection.execute(
-        update(outbox).where(one_of(work, outbox.c.id, ids)).values(batch=int(number))
+        update(unsent).where(one_of(work, unsent.c.id, ids)).values(batch=int(number))
     )
     return int(number)
 
@@ -118,10 +139,10 @@ async def _require_epoch(work: Work, shard: int, epoch: int) -> None:
 async def numbered(work: Work, shard: int) -> Sequence[int]:
     """List the numbers of batches that are not marked as sent, oldest first."""
     found = await work.connection.execute(
-        select(outbox.c.batch)
-        .where(outbox.c.shard == shard, ~outbox.c.sent, outbox.c.batch.is_not(None))
+        select(unsent.c.batch)
+        .where(unsent.c.shard == shard, unsent.c.batch.is_not(None))
         .distinct()
-        .order_by(outbox.c.batch)
+        .order_by(unsent.c.batch)
     )
     return [int(row[0]) for row in found]
 
@@ -130,7 +151,8 @@ async def messages_of(work: Work, shard: int, batch: int) -> Sequence[OutboxMess
     """Read a batch in the order in which it was written."""
     statement = (
         select(outbox.c.id, outbox.c.topic, outbox.c.key, outbox.c.headers, outbox.c.value)
-        .where(outbox.c.shard == shard, ~outbox.c.sent, outbox.c.batch == batch)
+        .join(unsent, unsent.c.id == outbox.c.id)
+        .where(unsent.c.shard == shard, unsent.c.batch == batch)
         .order_by(outbox.c.id)
     )
     return await fetch(work, OutboxMessage, statement)
@@ -139,9 +161,7 @@ async def messages_of(work: Work, shard: int, batch: int) -> Sequence[OutboxMess
 async def mark_sent(work: Work, shard: int, batch: int) -> None:
     """Note that a batch arrived."""
     await work.connection.execute(
-        update(outbox)
-        .where(outbox.c.shard == shard, ~outbox.c.sent, outbox.c.batch == batch)
-        .values(sent=True)
+        delete(unsent).where(unsent.c.shard == shard, unsent.c.batch == batch)
     )
 
 
@@ -153,9 +173,9 @@ class Backlog(Struct, frozen=True):
 
 
 async def backlog(work: Work, shard: int, *, count_max: int) -> Backlog:
-    """Tell what waits to leave. Reads the index of what is not sent, and no more of it than asked."""
-    unsent = (outbox.c.shard == shard, ~outbox.c.sent)
-    first = select(outbox.c.recorded_at).where(*unsent).order_by(outbox.c.id).limit(1)
-    oldest = (await work.connection.execute(first)).scalar_one_or_none()
-    pending = await count_at_most(work, select(outbox.c.id).where(*unsent), count_max)
-    return Backlog(pending, oldest)
+    """Tell what waits to leave. Reads only what was not sent, and no more of it than asked."""
+    waits = unsent.c.shard == shard
+    first = select(func.min(unsent.c.id)).where(waits).scalar_subquery()
+    oldest = await work.connection.execute(select(outbox.c.recorded_at).where(outbox.c.id == first))
+    pending = await count_at_most(work, select(unsent.c.id).where(waits), count_max)
+    return Backlog(pending, oldest.scalar_one_or_none())

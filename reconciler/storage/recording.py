@@ -121,6 +121,7 @@ async def take_outbox(store: Store) -> Sequence[Told]:
         found = await fetch(work, Told, select(*columns_of(table, Told)).order_by(table.c.id))
         if found:
             await work.connection.execute(delete(table))
+            await work.connection.execute(delete(tables.unsent))
         return found
 
     return await store.run(use_case, name="take_outbox")

@@ -292,7 +292,7 @@ class JournalRow(Struct):
 
 
 class OutboxRow(Struct):
-    """A message on its way out, written with what it tells of. `id` is given by the database."""
+    """A message on its way out, written with what it tells of. `id` is given where it is written."""
 
     shard: int
     topic: str
@@ -302,5 +302,12 @@ class OutboxRow(Struct):
     headers: bytes
     value: bytes | None
     recorded_at: datetime
+    id: int = 0
+
+
+class UnsentRow(Struct):
+    """A message that has not left, and the number of the batch with which it leaves."""
+
+    id: int
+    shard: int
     batch: int | None = None
-    sent: bool = False

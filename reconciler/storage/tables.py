@@ -392,24 +392,26 @@ outbox = Table(
     Column("headers", Bytes, nullable=False),
     Column("value", Bytes),
     Column("recorded_at", InstantType, nullable=False),
-    Column("batch", BigInteger),
-    Column("sent", Boolean, nullable=False),
 )
 #: One event per (order, sequence), one revision per exception, one request per id: ids are computed.
 Index("uq_outbox_topic_event_id", outbox.c.topic, outbox.c.event_id, unique=True)
-Index(
-    "ix_outbox_unsent",
-    outbox.c.shard,
-    outbox.c.id,
-    postgresql_where=text("NOT sent"),
-    sqlite_where=text("sent = 0"),
+
+#: What of the outbox has not left, and under which number it leaves. Small: what was sent is gone, and
+#: the messages themselves are written once and never changed.
+unsent = Table(
+    "unsent",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("shard", Integer, nullable=False),
+    Column("batch", BigInteger),
+    Index("ix_unsent_shard_id", "shard", "id"),
 )
 Index(
-    "ix_outbox_numbered",
-    outbox.c.shard,
-    outbox.c.batch,
-    postgresql_where=text("NOT sent AND batch IS NOT NULL"),
-    sqlite_where=text("sent = 0 AND batch IS NOT NULL"),
+    "ix_unsent_numbered",
+    unsent.c.shard,
+    unsent.c.batch,
+    postgresql_where=unsent.c.batch.is_not(None),
+    sqlite_where=unsent.c.batch.is_not(None),
 )
 
 relays = Table(

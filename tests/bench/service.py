@@ -135,7 +135,7 @@ async def _applied(work: Work) -> int:
 
 
 async def _waiting(work: Work) -> int:
-    found = await work.connection.execute(text("SELECT count(*) FROM outbox WHERE NOT sent"))
+    found = await work.connection.execute(text("SELECT count(*) FROM unsent"))
     return int(found.scalar_one())
 
 

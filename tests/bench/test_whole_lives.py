@@ -143,6 +143,7 @@ async def _insert_again(world: World) -> float:
         (tables.transfers, rows.TransferRow),
         (tables.journal, rows.JournalRow),
         (tables.outbox, rows.OutboxRow),
+        (tables.unsent, rows.UnsentRow),
         (tables.orders, rows.OrderRow),
     ]
     async with world.engine.connect() as connection:

@@ -39,7 +39,7 @@ def is_at_rest(world: World, referee: Referee) -> bool:
     if world.database.holder is not None:
         return False
     rows = world.database.raw.execute
-    if rows("SELECT 1 FROM outbox WHERE sent = 0 LIMIT 1").fetchone():
+    if rows("SELECT 1 FROM unsent LIMIT 1").fetchone():
         return False
     if rows("SELECT 1 FROM orders WHERE is_open = 1 LIMIT 1").fetchone():
         return False

@@ -130,7 +130,7 @@ def _what_is_open(world: World) -> str:
     orders = rows("SELECT reference, phase, is_open FROM orders").fetchall()
     lanes = rows("SELECT lane, height, held FROM lanes").fetchall()
     held = rows("SELECT lane, next_offset FROM positions").fetchall()
-    unsent = rows("SELECT count(*) FROM outbox WHERE sent = 0").fetchone()
+    unsent = rows("SELECT count(*) FROM unsent").fetchone()
     holds = rows("SELECT subject, actor FROM holds").fetchall()
     heads = [(street.name, street.chain.height) for street in world.streets]
     return f"{orders} {lanes} {held} unsent {unsent} holds {holds} heads {heads}"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reconciler.storage import outbox, tables
 from reconciler.storage.outbox import ShardLostError
+from reconciler.storage.rows import OutboxRow
 from reconciler.storage.unit_of_work import Store
 from tests.parts.world import START
 
@@ -18,19 +18,20 @@ async def _store_with(engine: AsyncEngine, messages: int) -> tuple[Store, int]:
     store = Store(engine)
     async with engine.begin() as connection:
         await connection.run_sync(tables.metadata.create_all)
-        for number in range(messages):
-            row = {
-                "shard": SHARD,
-                "topic": "payment-events",
-                "key": b"o-1",
-                "type": "payment.adjusted",
-                "event_id": f"event-{number}",
-                "headers": b"\x90",
-                "value": b"{}",
-                "recorded_at": START,
-                "sent": False,
-            }
-            await connection.execute(insert(tables.outbox).values(row))
+    rows = [
+        OutboxRow(
+            shard=SHARD,
+            topic="payment-events",
+            key=b"o-1",
+            type="payment.adjusted",
+            event_id=f"event-{number}",
+            headers=b"\x90",
+            value=b"{}",
+            recorded_at=START,
+        )
+        for number in range(messages)
+    ]
+    await store.run(lambda work: outbox.put(work, rows))
     return store, await store.run(lambda work: outbox.take_shard(work, SHARD))
 
 

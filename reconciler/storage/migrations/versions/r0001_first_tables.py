@@ -39,6 +39,7 @@ TABLES: Final = (
     "shares",
     "transfers",
     "unreadable",
+    "unsent",
     "stream_groups",
     "stream_topics",
     "stream_writers",
@@ -73,6 +74,7 @@ def upgrade() -> None:
     _shares()
     _transfers()
     _unreadable()
+    _unsent()
     _stream_groups()
     _stream_topics()
     _stream_writers()
@@ -332,25 +334,27 @@ def _outbox() -> None:
         sa.Column("headers", sa.LargeBinary(), nullable=False),
         sa.Column("value", sa.LargeBinary()),
         sa.Column("recorded_at", INSTANT, nullable=False),
-        sa.Column("batch", sa.BigInteger()),
-        sa.Column("sent", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_outbox"),
     )
-    op.create_index(
-        "ix_outbox_numbered",
-        "outbox",
-        ["shard", "batch"],
-        postgresql_where=sa.text("NOT sent AND batch IS NOT NULL"),
-        sqlite_where=sa.text("sent = 0 AND batch IS NOT NULL"),
-    )
-    op.create_index(
-        "ix_outbox_unsent",
-        "outbox",
-        ["shard", "id"],
-        postgresql_where=sa.text("NOT sent"),
-        sqlite_where=sa.text("sent = 0"),
-    )
     op.create_index("uq_outbox_topic_event_id", "outbox", ["topic", "event_id"], unique=True)
+
+
+def _unsent() -> None:
+    op.create_table(
+        "unsent",
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("shard", sa.Integer(), nullable=False),
+        sa.Column("batch", sa.BigInteger()),
+        sa.PrimaryKeyConstraint("id", name="pk_unsent"),
+    )
+    op.create_index("ix_unsent_shard_id", "unsent", ["shard", "id"])
+    op.create_index(
+        "ix_unsent_numbered",
+        "unsent",
+        ["shard", "batch"],
+        postgresql_where=sa.text("batch IS NOT NULL"),
+        sqlite_where=sa.text("batch IS NOT NULL"),
+    )
 
 
 def _parked() -> None:
