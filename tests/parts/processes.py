@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 COMMAND = Path(sys.executable).with_name("reconciler")
+ROOT = Path(__file__).parents[2]
 STOP_TIMEOUT_S = 30.0
 #: What processes say when they have done something.
 WORK = (b"step published", b"applied", b"sent")
@@ -29,15 +30,18 @@ class ProductProcess:
         self._arguments = [*arguments, "--config", str(config), "--port", "0"]
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, *, meets: tuple[str, str] | None = None) -> None:
+        """Start it; `meets` is a point of `tests.parts.dying`, and the signal that waits there."""
         assert self._process is None, f"{self.name} runs already"
         self._silent_until = self.log.stat().st_size if self.log.exists() else 0
         command = [str(COMMAND), *self._arguments]
+        if meets is not None:
+            command = [sys.executable, "-m", "tests.parts.dying", *meets, *self._arguments]
         if shutil.which("setpriv"):
             # A process must not outlive a test run that was killed.
             command = ["setpriv", "--pdeathsig", "KILL", *command]
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
 
     @property
     def code(self) -> int | None:
@@ -64,6 +68,13 @@ class ProductProcess:
         self._process.wait()
         self._process = None
         self.kills += 1
+
+    @property
+    def is_frozen(self) -> bool:
+        """Tell whether it stands still, by whosever signal."""
+        assert self._process is not None
+        state = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T"
 
     def freeze(self) -> None:
         assert self._process is not None

@@ -11,10 +11,22 @@ import pytest
 
 from chains.clock import SystemClock
 from chains.devnet import Devnet
-from chains.devnet.faults import CutOff, HttpStatus, Refuse, RefuseRange, Truncate
+from chains.devnet.faults import (
+    CutOff,
+    DropSocket,
+    Hang,
+    HttpStatus,
+    HugeBody,
+    InvalidJson,
+    Refuse,
+    RefuseRange,
+    SlowBody,
+    Truncate,
+)
 from chains.follow import Follower
 from chains.port import Checkpoint, Step, WatchEntry
 from chains.registry import open_source
+from chains.rpc import NodeLimits
 from schemas.facts import TransferSeen, Watermark
 from tests.parts.anvil.node import AnvilNode
 from tests.parts.chain_scripts import AnvilScript, ChainScript, DevnetScript
@@ -55,12 +67,15 @@ async def script(request: pytest.FixtureRequest) -> AsyncIterator[ChainScript]:
 class Watch:
     """A loop on a script's chain, and what came out of it."""
 
-    def __init__(self, script: ChainScript) -> None:
+    def __init__(self, script: ChainScript, limits: NodeLimits | None = None) -> None:
         self.script = script
         self.catalogue = catalogue_of(script.chain_id, script.token)
         self.name = chain_name(script.chain_id)
         self.source = open_source(
-            self.name, [script.url, script.socket_url], catalogue=self.catalogue
+            self.name,
+            [script.url, script.socket_url],
+            catalogue=self.catalogue,
+            limits=limits or NodeLimits(),
         )
         self.steps: list[Step] = []
         self.begin(None)
@@ -150,7 +165,14 @@ FAULTS = [
     Refuse(times=3),
     RefuseRange(times=5),
     Truncate(times=2, methods=("eth_getLogs", "eth_getBlockReceipts")),
+    Hang(times=2),
+    SlowBody(times=2, chunk_bytes=1, pause_s=0.1),
+    HugeBody(times=2),
+    InvalidJson(times=2),
+    DropSocket(times=2),
 ]
+#: A node is given up soon, so that the tests of it are short.
+IMPATIENT = NodeLimits(timeout_s=0.5, answer_bytes_max=2**20)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
@@ -163,7 +185,7 @@ async def test_faults_delay_and_lose_nothing(fault, receipts_in_one):
         for number in range(30):
             script.pay_token(us, number + 1)
             script.mine()
-        watch = Watch(script)
+        watch = Watch(script, IMPATIENT)
         watch.watch(us)
         await watch.source.start()
         devnet.node(31_337).faults.add(fault)
