@@ -207,12 +207,12 @@ def engine() -> AsyncEngine:
     return made
 
 
-class _Nobody:
+class Bystander:
     """A client to whom nothing happens."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: Database) -> None:
         self.alive = True
-        self.database = Database()
+        self.database = database
 
     def turn(self) -> None: ...
 
@@ -232,7 +232,7 @@ def warm_up() -> None:
             connection.exec_driver_sql("SELECT 1")
 
     async def first() -> None:
-        client.set(_Nobody())
+        client.set(Bystander(Database()))
         await greenlet_spawn(connect)
 
     loop = asyncio.new_event_loop()

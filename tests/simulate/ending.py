@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from reconciler.model.status import Status
 from reconciler.services.state import decode_state
+from reconciler.storage.journal import entry_hash
 from reconciler.stream.promise import Lane
 from reconciler.stream.topics import ORDERS, transfers_topic
 from schemas.codec import decode_as
@@ -77,6 +78,7 @@ def check_ending(world: World, referee: Referee) -> None:
     ending.check_orders()
     ending.check_accounts()
     ending.check_lines()
+    ending.check_journal()
 
 
 class Ending:
@@ -157,7 +159,9 @@ class Ending:
             if status is None or last is None or status.phase is not last.phase:
                 raise Violation(f"{book.reference} stands as {status}, the shop heard {last}")
             self._check_credit(book, status)
+            self._check_claims(book, status)
             self._check_story(book, status)
+        self._check_purchase()
 
     def _check_credit(self, book: Book, status: Status) -> None:
         """A confirmed order has its money, on the chain, and nobody else has it."""
@@ -176,6 +180,25 @@ class Ending:
         due = self.states[book.reference].terms.due
         if total < book.least_enough(due) and not book.accepted:
             raise Violation(f"{book.reference} is confirmed with {total} of {due}")
+
+    def _check_claims(self, book: Book, status: Status) -> None:
+        """A claim in time is never overlooked: what ended without money was open so much longer."""
+        last = book.last
+        if book.touched or book.amended or last is None or book.was(EventKind.REVERSED):
+            return
+        if status.phase in {Phase.EXPIRED, Phase.UNDERPAID} and last.open_until != book.end:
+            raise Violation(
+                f"{book.reference} was open until {last.open_until}, expected {book.end}: it was "
+                f"placed at {book.placed_at} and claimed at {book.claimed_at}"
+            )
+
+    def _check_purchase(self) -> None:
+        """Of the orders for one thing one is confirmed, unless a person had a hand in it."""
+        books = self.referee.books.orders.values()
+        confirmed = [b for b in books if b.purchase and b.phase is Phase.CONFIRMED]
+        if len(confirmed) > 1 and not any(b.touched for b in books if b.purchase):
+            names = [book.reference for book in confirmed]
+            raise Violation(f"{names} are all confirmed for one purchase")
 
     def _check_story(self, book: Book, status: Status) -> None:
         """Where the story leaves no doubt, the order ended as it says."""
@@ -294,6 +317,28 @@ class Ending:
                     raise Violation(f"{lane.name} has no watermark")
                 if len({mark.log_id for mark in marks}) != 1:
                     raise Violation(f"{lane.name} has several log ids")
+
+    def check_journal(self) -> None:
+        """Every chain of entries is whole, and every event that an order counts was told."""
+        heads: dict[str, bytes] = {}
+        for entry in self.world.database.raw.execute(
+            "SELECT chain_key, kind, seq, recorded_at, body, previous_hash, hash FROM journal ORDER BY id"
+        ).fetchall():
+            key, kind, seq, recorded_at, body, previous, own = entry
+            if previous != heads.get(key, bytes(32)):
+                raise Violation(f"an entry of {key} does not follow the one before it")
+            at = datetime.fromisoformat(recorded_at).replace(tzinfo=UTC)
+            about = {"chain_key": key, "kind": kind, "seq": seq, "recorded_at": at}
+            if own != entry_hash(previous, body, **about):
+                raise Violation(f"an entry of {key} is not what its hash says")
+            heads[key] = own
+        for reference, head, sequence in self.world.database.raw.execute(
+            "SELECT reference, journal_hash, sequence FROM orders"
+        ).fetchall():
+            if heads.get(f"order/{reference}") != head:
+                raise Violation(f"the journal of {reference} has another head")
+            if sequence != len(self.referee.books.orders[reference].events):
+                raise Violation(f"{reference} counts {sequence} events, the shop heard others")
 
     def _lanes(self, street: Street) -> list[Lane]:
         topic = transfers_topic(street.name)

@@ -7,12 +7,12 @@ can only be said when all is over is said by `tests.simulate.ending`.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from reconciler.stream.promise import Record
 from reconciler.stream.topics import transfers_topic
 from schemas.amounts import BaseUnits
-from schemas.codes import MatchRule, Phase, TransferState
+from schemas.codes import Attention, MatchRule, Phase, TransferState
 from schemas.commands import (
     AcceptShort,
     AmendOrder,
@@ -31,7 +31,7 @@ from schemas.commands import (
 from schemas.events import EventKind, EventTransfer, PaymentEvent, PaymentException
 from schemas.values import Message
 from tests.simulate.books import Book, Books
-from tests.simulate.settings import DEPTHS, SHARED_ADDRESS
+from tests.simulate.settings import DEPTHS, PENDING_PATIENCE_S, SHARED_ADDRESS
 from tests.simulate.street import Movement, Street
 from tests.simulate.world import Violation, World
 
@@ -244,6 +244,12 @@ class Referee:
         end = book.end if earned else book.deadline
         if event.coverage.time is None or event.coverage.time <= end:
             self._fail(event, f"open until {end}, covered until {event.coverage.time}")
+        if Attention.PENDING_AT_END in event.attention:
+            patience = end + timedelta(seconds=PENDING_PATIENCE_S)
+            if event.coverage.time <= patience:
+                self._fail(event, f"pending money holds the end until {patience}")
+        elif event.received_pending:
+            self._fail(event, f"{event.received_pending} are pending")
         street = self.street_of(event.chain)
         newest = max(block.time for block in street.chain.world.tree._by_hash.values())
         if newest <= end.timestamp():

@@ -15,6 +15,7 @@ from tests.simulate.ending import check_ending, is_at_rest, is_read
 from tests.simulate.loop import SpinningError, StalledError, VirtualLoop
 from tests.simulate.operator import Operator
 from tests.simulate.plan import ENDS_AT_S, FAULTS_UNTIL_S, plan_of
+from tests.simulate.recording import check_recording
 from tests.simulate.referee import Referee
 from tests.simulate.service import roles_of, stand_ins
 from tests.simulate.shop import Shop
@@ -22,6 +23,8 @@ from tests.simulate.weather import Weather
 from tests.simulate.world import Violation, World
 
 LOOKS_EVERY_S = 10.0
+#: A recording takes as long as half the run.
+REPLAYED_EVERY = 4
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -112,6 +115,8 @@ async def _course(world: World, referee: Referee, weather: Weather) -> None:
         await asyncio.sleep(LOOKS_EVERY_S)
         _require_time(world)
     check_ending(world, referee)
+    if world.plan.seed % REPLAYED_EVERY == 0:
+        await check_recording(world)
 
 
 async def _until(world: World, rest: Callable[[], bool]) -> None:

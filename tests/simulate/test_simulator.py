@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulate.mutant_table import MUTANTS, Mutant
+from tests.simulate.mutants import RESULTS, substituted
 from tests.simulate.run import simulate
 
 ROOT = Path(__file__).parents[2]
@@ -37,3 +40,15 @@ def test_seed_tells_the_same_in_another_process_whatever_ran_before_it() -> None
     ).stdout
     there = re.findall(r"seed \d+: ([0-9a-f]{64})", said)
     assert there == here[::-1]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_guard_can_still_be_broken_as_the_table_says(mutant: Mutant) -> None:
+    ast.parse(substituted(mutant))
+
+
+def test_every_guard_of_the_table_was_found() -> None:
+    told = RESULTS.read_text(encoding="utf-8")
+    assert len(MUTANTS) >= 20
+    assert [m.name for m in MUTANTS if f"| `{m.name}` |" not in told] == []
+    assert "not found" not in told

@@ -1,0 +1,297 @@
+"""The table of guards to break: where each stands, and what is put in its place.
+
+A substitution must fit the code exactly once; a test says so when the code has moved on. It is then
+written anew: the guard is still there, or there is a reason why it no longer has to be.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+
+class Mutant(Struct, frozen=True, kw_only=True):
+    """One broken guard. `old` stands once in the module and becomes `new`."""
+
+    name: str
+    module: str
+    broken: str
+    old: str
+    new: str
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    # --- chains: what the nodes say ---
+    Mutant(
+        name="parent-not-compared",
+        module="chains.follow",
+        broken="a block counts as following ours whoever its parent is",
+        old="if header.parent_hash == tip.hash:\n            self._held = None",
+        new="if True:\n            self._held = None",
+    ),
+    Mutant(
+        name="receipts-root-not-checked",
+        module="chains.evm.checks",
+        broken="receipts are believed without the header's root",
+        old='    if rule == "none":\n        return\n    expected = words.hash_text(block.receipts_root',
+        new="    if rule:\n        return\n    expected = words.hash_text(block.receipts_root",
+    ),
+    Mutant(
+        name="read-ahead-kept",
+        module="chains.follow",
+        broken="blocks that were read ahead are kept when an address of theirs is added",
+        old="if taken.recipients is None or not taken.recipients.isdisjoint(new):",
+        new="if taken.recipients is None:",
+    ),
+    Mutant(
+        name="back-scan-skipped",
+        module="chains.side_work",
+        broken="a newly watched address is announced as covered without being scanned back",
+        old="        if found is None:\n            self._scans.remove(scan)",
+        new="        if found is None or True:\n            self._scans.remove(scan)",
+    ),
+    Mutant(
+        name="back-scan-forgotten",
+        module="chains.side_work",
+        broken="the watermark says that open back-scans are done: a restart forgets them",
+        old="return min([self._read_upto_offset, *open_offsets])",
+        new="return self._read_upto_offset",
+    ),
+    Mutant(
+        name="dropped-though-mined-again",
+        module="chains.lost",
+        broken="a retracted transfer that is mined again still counts as lost",
+        old="            self._lost.pop(seen.transfer, None)\n",
+        new="            pass\n",
+    ),
+    Mutant(
+        name="silent-blocks-kept",
+        module="chains.line",
+        broken="blocks that nothing was said about survive a reorganisation",
+        old="if self.silent is not None and self.silent.header.height > height:",
+        new="if False:",
+    ),
+    # --- watch and the log ---
+    Mutant(
+        name="checkpoint-deaf-to-retractions",
+        module="reconciler.watch.checkpoint",
+        broken="a watcher that comes back goes on from blocks that were taken back",
+        old="        if isinstance(fact, BlockRetracted):\n            fell_back = True",
+        new="        if isinstance(fact, BlockRetracted):\n            continue\n            fell_back = True",
+    ),
+    Mutant(
+        name="watchlist-not-loaded",
+        module="reconciler.watch.watcher",
+        broken="a watcher reads blocks before it knows the addresses",
+        old="        await watchlist.load(loop)\n",
+        new="",
+    ),
+    # --- intake ---
+    Mutant(
+        name="position-not-compared",
+        module="reconciler.storage.positions",
+        broken="a batch is applied wherever the position stands",
+        old=".where(positions.c.lane == lane, positions.c.next_offset == held)",
+        new=".where(positions.c.lane == lane)",
+    ),
+    Mutant(
+        name="position-not-moved",
+        module="reconciler.services.apply_facts",
+        broken="facts are applied without moving the position in the same transaction",
+        old="        await positions.advance(work, batch.lane.name, held=held, next_offset=batch.next_offset)\n",
+        new="        if held is None:\n            await positions.advance(\n                work, batch.lane.name, held=held, next_offset=batch.next_offset\n            )\n",
+    ),
+    Mutant(
+        name="inbox-not-waited-for",
+        module="reconciler.services.coverage",
+        broken="orders end by chain time alone, whatever waits in our own inbox",
+        old="decided_until = None if inbox_until is None else min(message.time, inbox_until)",
+        new="decided_until = message.time",
+    ),
+    Mutant(
+        name="retraction-ignored",
+        module="reconciler.services.coverage",
+        broken="transfers of a retracted block stay where they were",
+        old="        row.state, row.retracted_at = TransferState.RETRACTED, retracted_at\n",
+        new="        row.retracted_at = retracted_at\n",
+    ),
+    Mutant(
+        name="coverage-not-lowered",
+        module="reconciler.services.coverage",
+        broken="a retraction leaves coverage where it was",
+        old="    await _lower(ledger, view, message)\n",
+        new="",
+    ),
+    Mutant(
+        name="repeat-adds-up",
+        module="reconciler.services.apply_commands",
+        broken="the same idempotency key is carried out again",
+        old="known = self.commands.get(",
+        new="known = {}.get(",
+    ),
+    # --- verdicts ---
+    Mutant(
+        name="one-block-too-early",
+        module="reconciler.lifecycle.finality",
+        broken="a transfer is final one block before its depth",
+        old="if required is not None and depth < required:",
+        new="if required is not None and depth < required - 1:",
+    ),
+    Mutant(
+        name="finalized-not-asked",
+        module="reconciler.lifecycle.finality",
+        broken="the chain's own finality is not waited for",
+        old="return tier.depth is not None or moment.finalized_height >= transfer.block.height",
+        new="return True",
+    ),
+    Mutant(
+        name="split-lowers-depth",
+        module="reconciler.lifecycle.finality",
+        broken="the depth is chosen by the part, not by what is due",
+        old="return tier_for(terms.policy, max(terms.due, order_sum, transfer.tx_total))",
+        new="return tier_for(terms.policy, transfer.amount)",
+    ),
+    Mutant(
+        name="verdict-at-any-fact",
+        module="reconciler.lifecycle.phases",
+        broken="orders end at any fact, not only at watermarks",
+        old="    if not moment.verdicts:\n        return phase, frozenset()\n    return _end_if_over",
+        new="    return _end_if_over",
+    ),
+    Mutant(
+        name="ends-uncovered",
+        module="reconciler.lifecycle.phases",
+        broken="an order ends though its address was never scanned back",
+        old="if facts.holds or not facts.covered or facts.noted & BLOCKING:",
+        new="if facts.holds or facts.noted & BLOCKING:",
+    ),
+    Mutant(
+        name="never-reversed",
+        module="reconciler.lifecycle.phases",
+        broken="a confirmed order stays so when its money is gone",
+        old="    if enough or not moment.verdicts:\n",
+        new="    if True:\n",
+    ),
+    Mutant(
+        name="pending-holds-nothing",
+        module="reconciler.lifecycle.phases",
+        broken="an order ends while money in time is pending",
+        old="    return any(until is None or until <= limit for limit in limits)",
+        new="    return not limits and until is None",
+    ),
+    Mutant(
+        name="claim-extends-nothing",
+        module="reconciler.model.order",
+        broken="a claim in time earns no extension",
+        old="    if not earned:\n        return terms.deadline",
+        new="    if earned or not earned:\n        return terms.deadline",
+    ),
+    Mutant(
+        name="late-counts",
+        module="reconciler.lifecycle.counting",
+        broken="money after the end counts like money in time",
+        old="    if transfer.first_time > end:\n        return False\n",
+        new="",
+    ),
+    Mutant(
+        name="wrong-asset-counts",
+        module="reconciler.lifecycle.counting",
+        broken="money in another asset counts",
+        old="    if transfer.asset != terms.asset:\n        return Attention.WRONG_ASSET\n",
+        new="",
+    ),
+    Mutant(
+        name="implausible-counts",
+        module="reconciler.lifecycle.counting",
+        broken="a hundred times the due amount is believed",
+        old="    if is_implausible(terms, transfer.amount, decided=transfer.decided):",
+        new="    if False:",
+    ),
+    Mutant(
+        name="too-tolerant",
+        module="reconciler.model.order",
+        broken="ten times the agreed tolerance is enough",
+        old="share = self.due * tolerance.under_ppm // 1_000_000",
+        new="share = self.due * tolerance.under_ppm // 100_000",
+    ),
+    # --- matching ---
+    Mutant(
+        name="any-amount-fits",
+        module="reconciler.matcher.match",
+        broken="on a shared address the amount does not matter",
+        old="        and reservation.amount == question.amount\n",
+        new="",
+    ),
+    Mutant(
+        name="amount-given-twice",
+        module="reconciler.services.place_order",
+        broken="an amount that another order waits for is given out again",
+        old="        if amount in taken or",
+        new="        if",
+    ),
+    Mutant(
+        name="parts-need-not-add-up",
+        module="reconciler.services.decide",
+        broken="a transfer may be split into more than it is",
+        old="if total != row.amount or any(share.amount == 0 for share in shares):",
+        new="if any(share.amount == 0 for share in shares):",
+    ),
+    Mutant(
+        name="siblings-stay-open",
+        module="reconciler.services.judge",
+        broken="the other orders of a paid purchase stay open",
+        old="    if EventKind.CONFIRMED in kinds:\n        await _cancel_siblings",
+        new="    if False:\n        await _cancel_siblings",
+    ),
+    Mutant(
+        name="stray-money-unsaid",
+        module="reconciler.services.matching",
+        broken="money that no order explains opens no exception",
+        old="    await open_exception(ledger, cause, item.recorded_at)",
+        new="    return",
+    ),
+    Mutant(
+        name="late-money-unsaid",
+        module="reconciler.services.judge",
+        broken="late money on an order opens no exception",
+        old="kind = ExceptionKind.PAID_TWICE if twice else ExceptionKind.LATE",
+        new="kind = None",
+    ),
+    # --- relay ---
+    Mutant(
+        name="number-not-given-again",
+        module="reconciler.storage.outbox",
+        broken="a batch whose number was committed unheard is overtaken by the next",
+        old="    unsent = await numbered(work, shard)\n",
+        new="    unsent = []\n",
+    ),
+    Mutant(
+        name="settled-by-sending-again",
+        module="reconciler.relay.relay",
+        broken="a relay sends again what had arrived before it died",
+        old="            if number <= last:\n",
+        new="            if False:\n",
+    ),
+    Mutant(
+        name="settled-by-marking",
+        module="reconciler.relay.relay",
+        broken="a relay takes for sent what it had only numbered",
+        old="            if number <= last:\n",
+        new="            if True:\n",
+    ),
+    Mutant(
+        name="outbox-out-of-order",
+        module="reconciler.storage.outbox",
+        broken="the messages of a batch leave in another order",
+        old="        .where(outbox.c.shard == shard, ~outbox.c.sent, outbox.c.batch == batch)\n        .order_by(outbox.c.id)\n",
+        new="        .where(outbox.c.shard == shard, ~outbox.c.sent, outbox.c.batch == batch)\n        .order_by(outbox.c.id.desc())\n",
+    ),
+    Mutant(
+        name="old-relay-not-refused",
+        module="reconciler.storage.outbox",
+        broken="a relay that was replaced goes on numbering batches",
+        old="        .where(relays.c.shard == shard, relays.c.epoch == epoch)\n",
+        new="        .where(relays.c.shard == shard)\n",
+    ),
+)
