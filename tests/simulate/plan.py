@@ -36,6 +36,7 @@ class Faults(Struct, frozen=True, kw_only=True):
     double_every_s: float = 0.0
     log_down_every_s: float = 0.0
     log_refuses_share: float = 0.0
+    log_slow_share: float = 0.0
     unknown_outcome_share: float = 0.0
     rebalance_every_s: float = 0.0
     clock_jumps_every_s: float = 0.0
@@ -66,6 +67,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     finality_lag: int
     late_revives: bool
     flag_by_address: bool
+    watermark_every_s: int
+    impatient_share: float
     batch_max: int
     relay_batch_max: int
     block_s: float
@@ -96,6 +99,8 @@ def plan_of(seed: int) -> Plan:
         finality_lag=lot.choice((6, 10)),
         late_revives=lot.random() < 0.2,
         flag_by_address=lot.random() < 0.8,
+        watermark_every_s=lot.choice((1, 1, 14)),
+        impatient_share=lot.choice((0.0, 0.5)),
         batch_max=lot.choice((1, 4, 250, 250)),
         relay_batch_max=lot.choice((1, 500, 500)),
         block_s=lot.choice((5.0, 8.0)),
@@ -125,6 +130,7 @@ def _faults(lot: Random) -> Faults:
         double_every_s=at_times(40.0),
         log_down_every_s=at_times(25.0, 60.0),
         log_refuses_share=at_times(0.01, 0.05),
+        log_slow_share=at_times(0.03, 0.1),
         unknown_outcome_share=at_times(0.02, 0.1),
         rebalance_every_s=at_times(10.0, 30.0),
         clock_jumps_every_s=at_times(20.0),

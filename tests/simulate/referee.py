@@ -217,7 +217,9 @@ class Referee:
         if not stands:
             self._fail(event, f"{told.transfer} is not in block {block.height}")
         if told.state is TransferState.FINAL and told.counted and chain == event.chain:
-            amount = max(told.amount, min({event.due}))
+            # What is final for one order stays so when a person gives it to another.
+            by_person = told.rule is MatchRule.DECISION or tx in self.books.decided
+            amount = told.amount if by_person else max(told.amount, event.due)
             depth = next((depth for most, depth in DEPTHS if amount <= most), None)
             if depth is None:
                 height = street.chain.finalized_height or 0

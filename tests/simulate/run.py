@@ -91,7 +91,7 @@ async def _story(world: World, referee: Referee) -> None:
     world.do(shop.open())
     world.do(shop.listen())
     world.do(Operator(shop).work())
-    course = world.loop.create_task(_course(world, referee, weather))
+    course = world.loop.create_task(_course(world, shop, weather))
     await asyncio.wait([course, world.broken], return_when=asyncio.FIRST_COMPLETED)
     if world.broken.done():
         course.cancel()
@@ -99,8 +99,9 @@ async def _story(world: World, referee: Referee) -> None:
     course.result()
 
 
-async def _course(world: World, referee: Referee, weather: Weather) -> None:
+async def _course(world: World, shop: Shop, weather: Weather) -> None:
     """Wait for the faults to end, then for rest, then for the last block to be read; and judge."""
+    referee = shop.referee
     await asyncio.sleep(FAULTS_UNTIL_S)
     weather.clear()
     while True:
@@ -108,6 +109,7 @@ async def _course(world: World, referee: Referee, weather: Weather) -> None:
         for street in world.streets:
             street.is_over = True
         await asyncio.sleep(2 * LOOKS_EVERY_S)
+        shop.hear_all()
         if is_read(world) and is_at_rest(world, referee):
             break
         for street in world.streets:

@@ -58,6 +58,7 @@ def settings_of(plan: Plan) -> Settings:
         plan.events_partitions,
         plan.shards,
         plan.reorganisation_limit,
+        plan.watermark_every_s,
         plan.late_revives,
         plan.flag_by_address,
         plan.batch_max,
@@ -73,6 +74,7 @@ def _settings(
     events_partitions: int,
     shards: int,
     limit: int,
+    watermark_every_s: int,
     late_revives: bool,
     flag_by_address: bool,
     batch_max: int,
@@ -110,6 +112,7 @@ uncovered_patience = "30s"
 unknown_reference_patience = "30s"
 batch_max = {batch_max}
 [watch]
+watermark_every = "{watermark_every_s}s"
 watermark_again_every = "20s"
 requests_again = "5m"
 {"".join(_chain(number, lanes, limit) for number in range(chains))}

@@ -56,6 +56,7 @@ class Shop:
         self.lot: Random = world.lot("shop")
         self.transactions: list[str] = []
         self._keys = 0
+        self._offsets: dict[Lane, int] = {}
 
     # --- commands ---
 
@@ -143,16 +144,20 @@ class Shop:
     # --- what it hears ---
 
     async def listen(self) -> None:
-        """Read all events and exceptions as they come; the referee hears each once."""
-        log, offsets = self.world.log, dict[Lane, int]()
+        """Hear from time to time, as a consumer does that polls."""
         while True:
-            for lane in log.records:
-                if lane.topic in HEARD:
-                    batch = log.slice(lane, offsets.get(lane, 0), 10_000)
-                    offsets[lane] = batch.next_offset
-                    for record in batch.records:
-                        self._hear(lane.topic, record)
+            self.hear_all()
             await asyncio.sleep(LISTENS_EVERY_S)
+
+    def hear_all(self) -> None:
+        """Read all events, exceptions and refusals that came; the referee hears each once."""
+        log = self.world.log
+        for lane in log.records:
+            if lane.topic in HEARD:
+                batch = log.slice(lane, self._offsets.get(lane, 0), 10_000)
+                self._offsets[lane] = batch.next_offset
+                for record in batch.records:
+                    self._hear(lane.topic, record)
 
     def _hear(self, topic: str, record: Record) -> None:
         value = record.value or b""
@@ -193,9 +198,12 @@ class Customer:
     async def act(self) -> None:
         world, lot = self.shop.world, self.lot
         world.trace("story", self.book.reference, self.book.route, self.book.asked, self.story)
-        await self._heard(EventKind.AWAITING)
-        await asyncio.sleep(lot.uniform(0, 40))
         world.do(self._claims())
+        if self.book.route == "own" and lot.random() < world.plan.impatient_share:
+            await asyncio.sleep(lot.uniform(0, 6))  # the shop knew the address before us
+        else:
+            await self._heard(EventKind.AWAITING)
+            await asyncio.sleep(lot.uniform(0, 40))
         if lot.random() < 0.12:
             world.do(self._changes_mind())
         await self._pay()
@@ -209,9 +217,8 @@ class Customer:
             await asyncio.sleep(LISTENS_EVERY_S)
 
     async def _pay(self) -> None:
-        last = self.book.last
-        assert last is not None
-        due, lot = last.due, self.lot
+        last, lot = self.book.last, self.lot
+        due = last.due if last is not None else self.book.asked
         match self.story:
             case "exact":
                 await self._send(due)
@@ -267,6 +274,8 @@ class Customer:
         lot, shop = self.lot, self.shop
         for _ in range(lot.choice((0, 0, 1, 1, 2, 5))):
             await asyncio.sleep(lot.uniform(0, 50))
+            if lot.random() < 0.3:
+                await self._until(QUOTE_S - lot.uniform(0.1, 8))
             known = shop.transactions
             what = lot.choice(("nothing", "mine", "another's", "junk", "unknown"))
             named = {

@@ -159,6 +159,9 @@ async def reach(process: Process) -> None:
     slow = process.lot.random()
     if slow < 0.1:
         await process.pass_time(slow)
+    late = world.faults.log_slow_share
+    if late and process.lot.random() < late:
+        await process.pass_time(process.lot.uniform(1, 6))
     world.log.require()
     share = world.faults.log_refuses_share
     if share and process.lot.random() < share:

@@ -155,8 +155,13 @@ class Weather:
         node.set(**{key: calm[key] for key in change})
 
     async def _lie(self) -> None:
+        """Lie once or a few times, mostly about a block that pays somebody."""
         lot = self.lot
         street = lot.choice(self.world.streets)
+        for _ in range(lot.choice((0, 10, 20))):
+            if len(street.chain.mempool):
+                break
+            await asyncio.sleep(1.0)
         node = street.nodes[lot.choice("ab")]
         times = lot.choice((1, 2, 5))
         lies: tuple[AnyFault, ...] = (
