@@ -59,13 +59,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         new="return self._read_upto_offset",
     ),
     Mutant(
-        name="dropped-though-mined-again",
-        module="chains.lost",
-        broken="a retracted transfer that is mined again still counts as lost",
-        old="            self._lost.pop(seen.transfer, None)\n",
-        new="            pass\n",
-    ),
-    Mutant(
         name="silent-blocks-kept",
         module="chains.line",
         broken="blocks that nothing was said about survive a reorganisation",

@@ -155,6 +155,8 @@ _PACES: tuple[tuple[str, str, Any], ...] = (
     ("reconciler.intake.lane", "MARK_EVERY", timedelta(seconds=8)),
     ("reconciler.intake.intake", "SWEEP_EVERY_S", 12.0),
     ("reconciler.intake.intake", "LANES_EVERY_S", 4.0),
+    ("reconciler.intake.intake", "PARKED_EVERY_S", 25.0),
+    ("reconciler.intake.intake", "BLIND_EVERY_S", 15.0),
     ("reconciler.intake.intake", "MEASURE_EVERY_S", 100_000.0),
     ("reconciler.relay.relay", "POLL_S", 8.0),
     ("reconciler.relay.relay", "MEASURE_EVERY_S", 100_000.0),
