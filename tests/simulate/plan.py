@@ -32,6 +32,7 @@ class Faults(Struct, frozen=True, kw_only=True):
     slow_answer_share: float = 0.0
     chain_stalls_every_s: float = 0.0
     kill_every_s: float = 0.0
+    dies_share: float = 0.0
     pause_every_s: float = 0.0
     double_every_s: float = 0.0
     log_down_every_s: float = 0.0
@@ -126,6 +127,7 @@ def _faults(lot: Random) -> Faults:
         slow_answer_share=at_times(0.02, 0.1),
         chain_stalls_every_s=at_times(60.0),
         kill_every_s=at_times(15.0, 40.0) or at_times(30.0),
+        dies_share=at_times(0.001, 0.004),
         pause_every_s=at_times(25.0),
         double_every_s=at_times(40.0),
         log_down_every_s=at_times(25.0, 60.0),

@@ -101,8 +101,19 @@ class Process:
         """Pass, if the process lives and is not stopped."""
         while self._paused is not None:
             await asyncio.shield(self._paused)
-        if not self.alive:
+        if not self.alive or self._dies():
             raise asyncio.CancelledError
+
+    def _dies(self) -> bool:
+        """Die right here, for whatever is between two awaits: in the middle of a transaction, behind a
+        commit, before the answer to an append.
+        """
+        share = self.world.faults.dies_share
+        if not share or self.lot.random() >= share:
+            return False
+        self.world.trace("dies", self.name)
+        self.kill()
+        return True
 
     async def pass_time(self, seconds: float) -> None:
         """Take some time on the way through the gate."""
@@ -120,6 +131,8 @@ class Process:
     def turn(self) -> Awaitable[None] | None:
         """Say what to wait for before the database is asked, if anything."""
         if self._paused is not None or not self.alive:
+            return self.gate()
+        if self.world.faults.dies_share and self._dies():
             return self.gate()
         share = self.world.plan.yield_share
         if share and self.lot.random() < share:
