@@ -23,6 +23,8 @@ from tests.simulate.weather import Weather
 from tests.simulate.world import Violation, World
 
 LOOKS_EVERY_S = 10.0
+#: Who is cancelled may start a task that gives a connection back.
+ROUNDS_MAX = 5
 #: A recording takes as long as half the run.
 REPLAYED_EVERY = 4
 
@@ -150,8 +152,10 @@ def _end(world: World) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         if not world.broken.done():
             world.broken.cancel()
-    tasks = asyncio.all_tasks(loop)
-    for task in sorted(tasks, key=hash):
-        task.cancel()
-    if tasks:
+    for _ in range(ROUNDS_MAX):
+        tasks = asyncio.all_tasks(loop)
+        if not tasks:
+            return
+        for task in sorted(tasks, key=hash):
+            task.cancel()
         loop.run_until_complete(asyncio.wait(tasks, timeout=60))

@@ -15,6 +15,9 @@ from tests.simulate.mutant_table import MUTANTS, Mutant
 from tests.simulate.mutants import RESULTS, substituted
 from tests.simulate.run import simulate
 
+#: A process that dies gives no connection back; SQLAlchemy says so when the garbage is collected.
+pytestmark = pytest.mark.filterwarnings("ignore:The garbage collector is trying to clean up")
+
 ROOT = Path(__file__).parents[2]
 #: As many as fit into half a minute; `make simulate` runs the others.
 SEEDS = range(1, 21)
