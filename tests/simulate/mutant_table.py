@@ -146,13 +146,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         new="return tier_for(terms.policy, transfer.amount)",
     ),
     Mutant(
-        name="verdict-at-any-fact",
-        module="reconciler.lifecycle.phases",
-        broken="orders end at any fact, not only at watermarks",
-        old="    if not moment.verdicts:\n        return phase, frozenset()\n    return _end_if_over",
-        new="    return _end_if_over",
-    ),
-    Mutant(
         name="ends-uncovered",
         module="reconciler.lifecycle.phases",
         broken="an order ends though its address was never scanned back",

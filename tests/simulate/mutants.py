@@ -31,10 +31,11 @@ SEEDS_MAX: Final = 1_000
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """After how many seeds a mutant was found; None when it was not."""
+    """In which seed a mutant was found; None when it was not in any of `tried`."""
 
     mutant: Mutant
     seed: int | None
+    tried: int
     violation: str
     seconds: float
 
@@ -101,6 +102,7 @@ def hunt(mutant: Mutant, seeds_max: int) -> Found:
     return Found(
         mutant=mutant,
         seed=int(seed) if said.returncode == 1 else None,
+        tried=seeds_max,
         violation=violation,
         seconds=time.monotonic() - started_s,
     )
@@ -133,7 +135,7 @@ def write_table(found: Sequence[Found]) -> None:
     ]
     for one in found:
         said = one.violation.replace("|", "/").replace("\n", " ")[:160]
-        seed = "**not found**" if one.seed is None else str(one.seed)
+        seed = f"not in {one.tried}" if one.seed is None else str(one.seed)
         lines.append(f"| `{one.mutant.name}` | {one.mutant.broken} | {seed} | {said} |")
     RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

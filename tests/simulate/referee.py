@@ -35,6 +35,7 @@ from tests.simulate.settings import DEPTHS, PENDING_PATIENCE_S, SHARED_ADDRESS
 from tests.simulate.street import Movement, Street
 from tests.simulate.world import Violation, World
 
+IMPLAUSIBLE_TIMES = 100
 ENDS = frozenset({EventKind.EXPIRED, EventKind.UNDERPAID})
 VERDICTS = ENDS | {EventKind.CONFIRMED, EventKind.REVERSED}
 
@@ -193,6 +194,8 @@ class Referee:
         if movement.chain != event.chain or movement.asset != event.asset:
             self._fail(event, f"{movement!r} counts for an order in {event.asset}")
         by_person = (movement.tx, book.reference) in self.books.given
+        if told.amount > IMPLAUSIBLE_TIMES * event.due and not by_person:
+            self._fail(event, f"{movement!r} counts, a hundred times what is due")
         match told.rule:
             case MatchRule.ADDRESS if book.route == "own" and movement.to == book.address:
                 return
@@ -252,10 +255,22 @@ class Referee:
                 self._fail(event, f"pending money holds the end until {patience}")
         elif event.received_pending:
             self._fail(event, f"{event.received_pending} are pending")
+        if not self._was_covered(event):
+            self._fail(event, f"{event.address} was never searched")
         street = self.street_of(event.chain)
         newest = max(block.time for block in street.chain.world.tree._by_hash.values())
         if newest <= end.timestamp():
             self._fail(event, f"open until {end}, and no block is younger")
+
+    def _was_covered(self, event: PaymentEvent) -> bool:
+        """Tell whether the log says that the order's address was scanned back on its chain."""
+        topic, key = transfers_topic(event.chain), event.address.lower().encode()
+        return any(
+            record.key == key and ("ce_type", b"AddressCovered") in record.headers
+            for lane, records in self.world.log.records.items()
+            if lane.topic == topic
+            for record in records
+        )
 
     def _check_moment(self, event: PaymentEvent) -> None:
         """A verdict is given at a watermark, or by a person."""
@@ -264,8 +279,7 @@ class Referee:
         topic = transfers_topic(event.chain)
         for lane, records in self.world.log.records.items():
             if lane.topic == topic and any(
-                record.time == event.occurred_at
-                and (b"ce_type", b"Watermark") in {(k.encode(), v) for k, v in record.headers}
+                record.time == event.occurred_at and ("ce_type", b"Watermark") in record.headers
                 for record in records
             ):
                 return
