@@ -249,8 +249,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="number-not-given-again",
         module="reconciler.storage.outbox",
         broken="a batch whose number was committed unheard is overtaken by the next",
-        old="    unsent = await numbered(work, shard)\n",
-        new="    unsent = []\n",
+        old="    under_way = await numbered(work, shard)\n",
+        new="    under_way = []\n",
     ),
     Mutant(
         name="settled-by-sending-again",
@@ -270,8 +270,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="outbox-out-of-order",
         module="reconciler.storage.outbox",
         broken="the messages of a batch leave in another order",
-        old="        .where(outbox.c.shard == shard, ~outbox.c.sent, outbox.c.batch == batch)\n        .order_by(outbox.c.id)\n",
-        new="        .where(outbox.c.shard == shard, ~outbox.c.sent, outbox.c.batch == batch)\n        .order_by(outbox.c.id.desc())\n",
+        old="        .where(unsent.c.shard == shard, unsent.c.batch == batch)\n        .order_by(outbox.c.id)\n",
+        new="        .where(unsent.c.shard == shard, unsent.c.batch == batch)\n        .order_by(outbox.c.id.desc())\n",
     ),
     Mutant(
         name="old-relay-not-refused",
