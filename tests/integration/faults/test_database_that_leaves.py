@@ -134,3 +134,37 @@ async def test_postgresql_hangs_longer_than_a_statement_may_take_and_nobody_ends
     assert await service.told() == {"o-1": LIFE, "o-2": LIFE}
     await asker.close()
     await service.world.close()
+
+
+async def test_serialization_failures_are_done_again_until_nothing_is_lost(
+    own_server: PostgresServer,
+) -> None:
+    """Two read before either writes: at this isolation PostgreSQL refuses one of them, once."""
+    url = own_server.new_database()
+    store = Store(make_engine(url).execution_options(isolation_level="SERIALIZABLE"))
+    await store.run(make_counter)
+    runs, both_read = 0, asyncio.Barrier(2)
+
+    async def increment(work: Work) -> None:
+        nonlocal runs
+        runs += 1
+        found = await work.connection.execute(text("SELECT value FROM counter"))
+        value = found.scalar_one()
+        if runs <= both_read.parties:
+            await both_read.wait()
+        await work.connection.execute(text(f"UPDATE counter SET value = {value + 1}"))
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(both_read.parties):
+            tasks.create_task(store.run(increment))
+    assert await store.read(counted) == both_read.parties
+    assert runs == both_read.parties + 1
+    await store.close()
+
+
+async def make_counter(work: Work) -> None:
+    await work.connection.execute(text("CREATE TABLE counter AS SELECT 0 AS value"))
+
+
+async def counted(work: Work) -> int:
+    return int((await work.connection.execute(text("SELECT value FROM counter"))).scalar_one())
