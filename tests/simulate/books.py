@@ -39,6 +39,10 @@ class Book:
     def phase(self) -> Phase | None:
         return self.last.phase if self.last else None
 
+    @property
+    def has_ended(self) -> bool:
+        return self.phase in {Phase.CONFIRMED, Phase.UNDERPAID, Phase.EXPIRED, Phase.CANCELLED}
+
     def was(self, kind: EventKind) -> bool:
         return any(event.kind is kind for event in self.events)
 

@@ -21,7 +21,7 @@ from reconciler.stream.topics import (
     PAYMENT_EXCEPTIONS,
 )
 from schemas.codec import decode_as, encode, kind_name
-from schemas.codes import Attention, Phase
+from schemas.codes import Attention
 from schemas.commands import AmendOrder, CancelOrder, ClaimPaid, PlaceOrder
 from schemas.envelope import Envelope, to_headers
 from schemas.events import EventKind, PaymentEvent, PaymentException
@@ -307,7 +307,7 @@ class Customer:
 
     async def _flags_at_the_end(self) -> None:
         """Who has paid and not said so is asked, and says so."""
-        while self.book.phase in {None, Phase.DETECTED} or not self.shop.world.calm:
+        while not self.book.has_ended or not self.shop.world.calm:
             await asyncio.sleep(15.0)
             last = self.book.last
             if self.shop.world.calm and last and Attention.PAID_UNFLAGGED in last.attention:
