@@ -17,7 +17,7 @@ from reconciler.services.coverage import wake_address
 from reconciler.services.desk import Cause, close_exception, open_exception
 from reconciler.services.incoming import Incoming, journal_body
 from reconciler.services.judge import catch_up, judge
-from reconciler.services.ledger import Ledger, OrderEntry
+from reconciler.services.ledger import AddressKey, Ledger, OrderEntry
 from reconciler.services.unreadable import UnappliableError, drain_address
 from reconciler.storage import reads, tables
 from reconciler.storage.bulk import upsert
@@ -36,6 +36,11 @@ def subject_of(address: AddressRow, asset: str) -> str:
     return f"{address.display}/{asset}"
 
 
+def address_of_subject(subject: str, chain: ChainName) -> AddressKey:
+    """Give the address that an exception about a balance speaks of."""
+    return str(family_of(chain)), canonical_key(chain, subject.partition("/")[0])
+
+
 async def apply_balance(
     ledger: Ledger, lane: Lane, item: Incoming, fact: BalanceSeen, seq: int
 ) -> None:
@@ -46,6 +51,8 @@ async def apply_balance(
     _check(ledger, fact)
     family = family_of(fact.chain)
     address = ledger.addresses[family, canonical_key(fact.chain, fact.address)]
+    if lane.name != ledger.context.lane_of(fact.chain, address.key):
+        return  # how far another lane was read says nothing of what came to this address
     if not address.is_covered(fact.chain) or not await _is_read(ledger, lane, fact):
         return
     entry = ledger.orders.get(address.owner) if address.owner else None
@@ -196,9 +203,8 @@ async def settle_balance(
 
     Gives the orders that must be judged again.
     """
-    display, _, asset = subject.partition("/")
-    family = family_of(chain)
-    key = (str(family), canonical_key(chain, display))
+    asset = subject.partition("/")[2]
+    key = address_of_subject(subject, chain)
     await ledger.lock_addresses([key])
     address = ledger.addresses.get(key)
     row = await reads.balance(ledger.work, *key, asset)

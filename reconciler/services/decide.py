@@ -16,7 +16,7 @@ from reconciler.matcher import Share
 from reconciler.matcher.match import Match
 from reconciler.model.order import OrderDecisions
 from reconciler.model.status import Status
-from reconciler.services.balances import settle_balance
+from reconciler.services.balances import address_of_subject, settle_balance
 from reconciler.services.claims import settle_claims
 from reconciler.services.coverage import drain_lane, wake_subject
 from reconciler.services.desk import close_exception, settle_exception
@@ -144,6 +144,8 @@ async def load_for_decision(ledger: Ledger, action: Action) -> None:
         references += await _load_transfer(ledger, action.transfer)
     if isinstance(action, Undo):
         references += await _load_undone(ledger, action)
+    if isinstance(action, Close):
+        references += await _load_closed(ledger, action)
     if isinstance(action, Assign | AcceptShort | Revive):
         references.append(action.reference)
     if isinstance(action, Split):
@@ -162,6 +164,20 @@ async def _load_transfer(ledger: Ledger, name: str) -> list[str]:
         return []
     owner = ledger.addresses[row.family, row.address_key].owner
     return [*ledger.owners_of(name), *([owner] if owner is not None else [])]
+
+
+async def _load_closed(ledger: Ledger, action: Close) -> list[str]:
+    """Lock what an exception is about, before the exception itself; gives the orders that it touches."""
+    found = await reads.exceptions(ledger.work, [action.exception])
+    row = found.get(action.exception)
+    if row is None:
+        return []
+    if row.kind == ExceptionKind.BALANCE_DIFFERS and row.chain is not None:
+        await ledger.lock_addresses([address_of_subject(row.subject, ChainName(row.chain))])
+    references = [] if row.order_ref is None else [row.order_ref]
+    if row.transfer is not None:
+        references += await _load_transfer(ledger, row.transfer)
+    return references
 
 
 async def _load_undone(ledger: Ledger, action: Undo) -> list[str]:

@@ -7,9 +7,12 @@ from datetime import timedelta
 
 import pytest
 
+from chains.addresses import canonical_key
+from reconciler.stream.promise import Lane
+from reconciler.stream.topics import transfers_topic
 from schemas.codes import Attention, ExceptionKind, Phase
 from schemas.commands import Close
-from tests.parts.world import POLYGON, SHARED, USDC, USDT, World
+from tests.parts.world import ETHEREUM, POLYGON, SHARED, USDC, USDT, World
 from tests.parts.worlds import BOTH, open_world
 
 USDT_25 = 25_000_000
@@ -205,6 +208,24 @@ async def test_balances_of_blocks_that_were_not_read_or_are_old_say_nothing(worl
     await world.mine(1)
     await world.facts(world.ethereum.balance(to, 0))
     await world.facts(world.ethereum.balance(to, 50, height=world.ethereum.height - 1))
+    assert await world.open_exceptions() == {}
+
+
+async def test_balance_on_another_lane_than_its_own_says_nothing(world: World) -> None:
+    world.context.lanes[ETHEREUM] = 2
+    to = await world.place()
+    lanes = world.ethereum.lanes = [Lane(transfers_topic(ETHEREUM), n) for n in (0, 1)]
+    own = next(
+        n for n in lanes if n.name == world.context.lane_of(ETHEREUM, canonical_key(ETHEREUM, to))
+    )
+    other = next(n for n in lanes if n != own)
+    await world.facts(world.ethereum.covered(to), lane=own)
+    mark = world.ethereum.watermark()
+    for lane in lanes:
+        await world.facts(mark, lane=lane)
+    await world.facts(world.ethereum.balance(to, 0), lane=own)
+    await world.facts(world.ethereum.watermark(), lane=other)
+    await world.facts(world.ethereum.balance(to, USDT_25), lane=other)
     assert await world.open_exceptions() == {}
 
 

@@ -9,8 +9,10 @@ import pytest
 from sqlalchemy import select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from reconciler.services import decide
 from reconciler.services.apply_commands import apply_commands
 from reconciler.services.apply_facts import apply_facts
+from reconciler.services.ledger import Ledger
 from reconciler.services.sweep import sweep_lane
 from reconciler.storage import bulk, rows, tables
 from reconciler.storage.engine import is_repeatable, make_engine
@@ -19,8 +21,8 @@ from reconciler.storage.unit_of_work import Store, Work
 from reconciler.stream.promise import Batch, Lane
 from reconciler.stream.topics import ORDERS, transfers_topic
 from schemas.amounts import BaseUnits
-from schemas.codes import ClaimEnd, Phase
-from schemas.commands import CancelOrder, ClaimPaid, PlaceOrder
+from schemas.codes import ClaimEnd, ExceptionKind, Phase
+from schemas.commands import CancelOrder, ClaimPaid, Close, Decide, PlaceOrder
 from schemas.values import TransferName
 from tests.parts.world import ETHEREUM, START, World, address
 from tests.parts.worlds import open_world
@@ -483,4 +485,40 @@ async def test_hold_races_a_claim_and_the_release_wakes_the_order(database: str)
     )
     await world.mine()
     assert (await world.events("o-1"))[-1].phase is Phase.CONFIRMED
+    await world.close()
+
+
+async def test_closing_a_difference_holds_its_order_before_it_is_numbered(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await open_world(database)
+    to = await world.place()
+    for held in (0, 9):
+        await world.mine(1)
+        await world.facts(world.ethereum.balance(to, held))
+    found = (await world.open_exceptions())[ExceptionKind.BALANCE_DIFFERS]
+    numbered, go_on, drain_all = asyncio.Event(), asyncio.Event(), decide._drain_all
+
+    async def drain_later(ledger: Ledger) -> None:
+        numbered.set()
+        await go_on.wait()
+        await drain_all(ledger)
+
+    monkeypatch.setattr(decide, "_drain_all", drain_later)
+    close = Decide(
+        idempotency_key="d", actor="ada", reason="ours", action=Close(exception=found.exception)
+    )
+    cancel = CancelOrder(idempotency_key="c", reference="o-1", reason="changed my mind")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(command(world, partition(0), close))
+        await numbered.wait()
+        later = tasks.create_task(command(world, partition(1), cancel))
+        done, _ = await asyncio.wait({later}, timeout=0.3)
+        go_on.set()
+    assert not done
+    journal = tables.journal
+    async with world.engine.connect() as connection:
+        statement = select(journal.c.seq).where(journal.c.chain_key == "order/o-1")
+        seqs = (await connection.execute(statement.order_by(journal.c.id))).scalars().all()
+    assert list(seqs) == sorted(seqs)
     await world.close()
