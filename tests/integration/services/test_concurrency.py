@@ -173,8 +173,8 @@ CONSTRAINTS = {
         " VALUES ('f', 'k', 'd', '', '', {time}, {bytes})"
     ),
     "one event a sequence": (
-        "INSERT INTO outbox (shard, topic, key, type, event_id, headers, recorded_at, sent)"
-        " VALUES (0, 't', {bytes}, 'x', 'e', {bytes}, {time}, {no})"
+        "INSERT INTO outbox (shard, topic, key, type, event_id, headers, recorded_at)"
+        " VALUES (0, 't', {bytes}, 'x', 'e', {bytes}, {time})"
     ),
     "one entry behind another in the journal": (
         "INSERT INTO journal (seq, chain_key, kind, recorded_at, body, previous_hash, hash)"
