@@ -121,7 +121,29 @@ class LaneWorker:
         tools, lane = self._tools, self._reader.lane
         self._held = await tools.store.read(lambda work: positions.position(work, lane.name))
         await self._reader.seek(self._held)
+        await self._refuse_another_log()
         self._mark = None
+
+    async def _refuse_another_log(self) -> None:
+        """Stand still where the record that was applied last is another one now.
+
+        A topic that was deleted and made again counts its offsets anew: once it is longer than the old
+        position, going on there would pass over what it holds. **Raises**: `PositionLost`.
+        """
+        tools, lane = self._tools, self._reader.lane
+        last = await tools.store.read(lambda work: positions.last_applied(work, lane.name))
+        if last is None:
+            return
+        try:
+            batch = await tools.stream.read(
+                lane, from_offset=last.offset, records_max=1, wait_s=WAIT_S
+            )
+        except PositionLost:
+            return  # retention took what was applied: nothing to compare with
+        found = next((r for r in batch.records if r.offset == last.offset), None)
+        if found is not None and found.digest != last.digest:
+            message = f"the record at {last.offset} is not the one that was applied: another log"
+            raise PositionLost(message)
 
     async def _step(self) -> None:
         if self._reader.lane.topic == ORDERS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from msgspec import Struct
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -46,6 +47,31 @@ async def advance(work: Work, lane: str, *, held: int | None, next_offset: int) 
     if moved.rowcount != 1:
         message = f"lane {lane}: expected position {held}, found another"
         raise PositionMovedError(message)
+
+
+class LastApplied(Struct, frozen=True):
+    """The record that was applied last: its offset, and what tells it from another one there."""
+
+    offset: int
+    digest: bytes
+
+
+async def note_last(work: Work, lane: str, last: LastApplied) -> None:
+    """Remember the record with which a batch ended."""
+    await work.connection.execute(
+        update(positions)
+        .where(positions.c.lane == lane)
+        .values(last_offset=last.offset, last_digest=last.digest)
+    )
+
+
+async def last_applied(work: Work, lane: str) -> LastApplied | None:
+    """Give the record that was applied last, or None where none was."""
+    found = await work.connection.execute(
+        select(positions.c.last_offset, positions.c.last_digest).where(positions.c.lane == lane)
+    )
+    row = found.first()
+    return None if row is None or row[0] is None else LastApplied(int(row[0]), bytes(row[1]))
 
 
 async def _begin(work: Work, lane: str, next_offset: int) -> bool:

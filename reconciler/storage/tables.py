@@ -52,6 +52,8 @@ positions = Table(
     Column("lane", Text, primary_key=True),
     Column("next_offset", BigInteger, nullable=False),
     Column("inbox_until", InstantType),
+    Column("last_offset", BigInteger),
+    Column("last_digest", Bytes),
 )
 
 lanes = Table(

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, Literal, Protocol
 
 from msgspec import Struct
@@ -116,6 +116,13 @@ class Record(Struct, frozen=True, kw_only=True):
     value: bytes | None
     headers: Headers
     time: datetime
+
+    @property
+    def digest(self) -> bytes:
+        """Tell this record from another one at its offset: of a topic that was made again."""
+        time = self.time.astimezone(UTC).isoformat()
+        parts = (self.key, self.value or b"", time.encode())
+        return hashlib.sha256(b"".join(len(p).to_bytes(8, "big") + p for p in parts)).digest()[:16]
 
 
 class Batch(Struct, frozen=True, kw_only=True):

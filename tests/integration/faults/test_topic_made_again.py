@@ -51,7 +51,10 @@ async def test_orders_made_again_stand_still_and_say_so_and_nothing_is_applied_a
         service.stream = again = await make_again(kafka_broker, kafka_prefix, ORDERS)
         await service.place(4)
         await until(stands_still)
-    # Whoever starts now finds the same.
+    # Whoever starts now finds the same, also once the new log is longer than the old one was.
+    async with at_work(service.intake()):
+        await until(stands_still)
+    await service.place(5, 6, 7, 8, 9)
     async with at_work(service.intake()):
         await until(stands_still)
     assert await service.world.position(COMMANDS) == position

@@ -381,6 +381,8 @@ def _positions() -> None:
         sa.Column("lane", sa.Text(), nullable=False),
         sa.Column("next_offset", sa.BigInteger(), nullable=False),
         sa.Column("inbox_until", INSTANT),
+        sa.Column("last_offset", sa.BigInteger()),
+        sa.Column("last_digest", sa.LargeBinary()),
         sa.PrimaryKeyConstraint("lane", name="pk_positions"),
     )
 
