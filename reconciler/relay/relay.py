@@ -39,7 +39,7 @@ from reconciler.stream.topics import RELAY_PROGRESS
 
 BATCH_MAX: Final = 500
 #: The outbox is looked at so often when nobody in this process says that something was written.
-POLL_S: Final = 0.025
+POLL_S: Final = 0.01
 BACK_OFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 MEASURE_EVERY_S: Final = 15.0
 #: More waiting messages are not counted.

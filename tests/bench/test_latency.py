@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import func, select
 
@@ -16,6 +16,7 @@ from reconciler.storage.unit_of_work import Work
 from reconciler.stream.promise import Lane
 from reconciler.stream.topics import PAYMENT_EVENTS
 from schemas.codec import decode_as
+from schemas.commands import AmendOrder
 from schemas.events import PaymentEvent
 from tests.bench.report import Row, percentile, show
 from tests.bench.service import BenchService, kafka, postgres
@@ -108,6 +109,13 @@ async def test_a_new_payment_while_many_orders_are_due() -> None:
             await service.place(0, DUE_ORDERS)
             service.world.now = datetime.now(UTC)
             await service.place(DUE_ORDERS, 1)
+            await service.world.commands(
+                AmendOrder(
+                    idempotency_key="longer",
+                    reference=f"o-{DUE_ORDERS}",
+                    deadline=service.world.now + timedelta(hours=1),
+                )
+            )
             await service.begin_at_the_log()
             async with service.running(), listening(service) as ear:
                 await service.drained()
@@ -134,9 +142,9 @@ async def _pay_beside(service: BenchService, ear: Ear) -> tuple[float, float]:
     while await _open(service) > DUE_ORDERS * 99 // 100:
         await asyncio.sleep(0.02)
     began = time.perf_counter()
-    await service.publish(chain.seen(address(DUE_ORDERS), 25_000_000), chain.watermark())
-    order = f"o-{DUE_ORDERS}"
-    while not any(name == order and kind != "awaiting" for name, kind in ear.heard):
+    mark = chain.watermark(time=datetime.now(UTC))
+    await service.publish(chain.seen(address(DUE_ORDERS), 25_000_000), mark)
+    while (f"o-{DUE_ORDERS}", "detected") not in ear.heard:
         await asyncio.sleep(0.005)
     delay = time.perf_counter() - began
     while await _open(service) > 1:
