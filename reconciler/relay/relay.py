@@ -40,6 +40,9 @@ from reconciler.stream.topics import RELAY_PROGRESS
 BATCH_MAX: Final = 500
 #: The outbox is looked at so often when nobody in this process says that something was written.
 POLL_S: Final = 0.01
+#: … and so often when nothing was for a while: looking costs the database a little each time.
+POLL_IDLE_S: Final = 0.025
+IDLE_AFTER_S: Final = 2.0
 BACK_OFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 MEASURE_EVERY_S: Final = 15.0
 #: More waiting messages are not counted.
@@ -77,6 +80,7 @@ class Relay:
         self._meters = meters
         self._failures = 0
         self._epoch = 0
+        self._sent_at_s = 0.0
 
     @property
     def name(self) -> str:
@@ -191,6 +195,7 @@ class Relay:
         )
         await self._append(writer, messages)
         await self._mark(number)
+        self._sent_at_s = self._clock.monotonic_s()
         for message in waiting:
             self._meters.add(metrics.RELAY_PUBLISHED, topic=message.topic)
         spent_s = self._clock.monotonic_s() - started_s
@@ -225,8 +230,11 @@ class Relay:
         )
 
     async def _wait(self) -> None:
+        is_idle = self._clock.monotonic_s() - self._sent_at_s > IDLE_AFTER_S
         try:
-            await asyncio.wait_for(self._store.outbox_written.wait(), POLL_S)
+            await asyncio.wait_for(
+                self._store.outbox_written.wait(), POLL_IDLE_S if is_idle else POLL_S
+            )
         except TimeoutError:
             return
 

@@ -32,7 +32,8 @@ from reconciler.stream.kafka import KafkaStream
 from reconciler.stream.promise import Batch, Lane, Record, TopicSpec, partition_of
 from reconciler.stream.topics import topic_specs, transfers_topic
 from schemas.caip import Family
-from tests.parts.world import ETHEREUM, POLYGON, World, address
+from schemas.facts import TransferSeen
+from tests.parts.world import ETHEREUM, POLYGON, Chain, World, address
 
 ROOT = Path(__file__).parents[2]
 BATCH = 250
@@ -46,6 +47,11 @@ def specs_of(lanes: int) -> Sequence[TopicSpec]:
 def lane_of(to: str, lanes: int) -> int:
     """The lane of an address, as a watcher chooses it."""
     return partition_of(to.lower().encode(), lanes)
+
+
+def payment(chain: Chain, number: int) -> TransferSeen:
+    """Pay order `o-<number>` in the next block, by a transaction of its own."""
+    return chain.seen(address(number), AMOUNT, tx=f"0x{number:064x}")
 
 
 @contextlib.asynccontextmanager
@@ -119,7 +125,7 @@ async def apply_share(what: str, url: str, lane: int, lanes: int, lives: int) ->
 
 def _batches(world: World, lane: int, lanes: int, lives: int) -> Sequence[Batch]:
     chain = world.ethereum
-    facts = [chain.seen(address(n), AMOUNT) for n in range(lives)]
+    facts = [payment(chain, n) for n in range(lives)]
     ours = [fact for fact in facts if lane_of(fact.to, lanes) == lane]
     place = Lane(transfers_topic(ETHEREUM), lane)
     found = []

@@ -21,8 +21,8 @@ from reconciler.stream.topics import PAYMENT_EVENTS
 from tests.bench.processor import used
 from tests.bench.report import Row, show
 from tests.bench.service import BenchService, kafka, postgres
-from tests.bench.side import AMOUNT, BATCH, spawn
-from tests.parts.world import World, address
+from tests.bench.side import BATCH, payment, spawn
+from tests.parts.world import World
 
 LIVES = 8_000
 WARM = 2_000
@@ -65,7 +65,7 @@ async def _lives(service: BenchService) -> Row:
 async def _live(service: BenchService, ear: Ear, first: int, count: int) -> None:
     chain, before = service.world.ethereum, await ear.heard()
     for start in range(first, first + count, STEP):
-        facts = [chain.seen(address(n), AMOUNT) for n in range(start, start + STEP)]
+        facts = [payment(chain, n) for n in range(start, start + STEP)]
         await service.publish(*facts, chain.watermark())
     await service.publish(*(chain.watermark() for _ in range(3)))
     while await ear.heard() < before + 2 * count:
