@@ -63,7 +63,8 @@ async def _copy_orders(work: Work) -> None:
             SELECT (jsonb_populate_record(one, jsonb_build_object(
                 'reference', 'copy-' || n, 'address_key', 'copy-' || n, 'page_token', 'copy-' || n
             ))).*
-            FROM (SELECT * FROM orders LIMIT 1) AS one, generate_series(1, {MANY}) AS n
+            FROM orders AS one, generate_series(1, {MANY}) AS n
+            WHERE one.reference = (SELECT min(reference) FROM orders)
             """
         )
     )
