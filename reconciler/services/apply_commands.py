@@ -23,9 +23,9 @@ from reconciler.services.claim_payment import claim_payment
 from reconciler.services.context import ServiceContext
 from reconciler.services.decide import decide, load_for_decision
 from reconciler.services.incoming import Incoming, read_record
-from reconciler.services.last_applied import note_last
 from reconciler.services.ledger import AddressKey, Ledger, Paired
 from reconciler.services.place_order import place_order
+from reconciler.services.position import move_position
 from reconciler.services.refused import RefusedError
 from reconciler.services.reject import reject
 from reconciler.services.seqs import Seqs
@@ -73,8 +73,7 @@ async def apply_commands(
     async def use_case(work: Work) -> CommandsApplied:
         run = _Run(Ledger(work, context))
         await run.lock(items)
-        await positions.advance(work, batch.lane.name, held=held, next_offset=batch.next_offset)
-        await note_last(work, batch)
+        await move_position(work, batch, held=held)
         return await run.apply(items)
 
     done = await store.run(use_case, name="apply_commands")

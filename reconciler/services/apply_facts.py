@@ -18,10 +18,10 @@ from reconciler.services.context import ServiceContext
 from reconciler.services.coverage import apply_retraction, apply_watermark, drain_lane, wake_address
 from reconciler.services.incoming import Incoming, LaneStoppedError, journal_body, read_record
 from reconciler.services.judge import catch_up, judge
-from reconciler.services.last_applied import note_last
 from reconciler.services.ledger import AddressKey, Ledger, Paired
 from reconciler.services.look_ups import apply_look_up, order_of_request
 from reconciler.services.matching import prepare_matching
+from reconciler.services.position import move_position
 from reconciler.services.transfers import apply_dropped, apply_seen, why_unappliable
 from reconciler.services.unreadable import UnappliableError, drain_address, keep_unreadable
 from reconciler.storage import positions, reads
@@ -78,8 +78,7 @@ async def apply_facts(
 
     async def use_case(work: Work) -> Applied:
         await work.lock_lanes(exclusive=batch.lane.name)
-        await positions.advance(work, batch.lane.name, held=held, next_offset=batch.next_offset)
-        await note_last(work, batch)
+        await move_position(work, batch, held=held)
         ledger = Ledger(work, context)
         run = _Run(ledger, batch.lane, await _inbox(work, context, inbox))
         return await run.apply(items)

@@ -5,8 +5,9 @@ A position moves by compare-and-swap in the transaction of its effects: whoever 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import func, or_, select, update
@@ -29,26 +30,6 @@ async def position(work: Work, lane: str) -> int | None:
     return None if value is None else int(value)
 
 
-async def advance(work: Work, lane: str, *, held: int | None, next_offset: int) -> None:
-    """Move a position from what we hold to what comes next. The first statement of a batch.
-
-    **Raises**: `PositionMovedError` when it is not where we left it.
-    """
-    if held is None:
-        if not await _begin(work, lane, next_offset):
-            message = f"lane {lane}: expected no position, found one"
-            raise PositionMovedError(message)
-        return
-    moved = await work.connection.execute(
-        update(positions)
-        .where(positions.c.lane == lane, positions.c.next_offset == held)
-        .values(next_offset=next_offset)
-    )
-    if moved.rowcount != 1:
-        message = f"lane {lane}: expected position {held}, found another"
-        raise PositionMovedError(message)
-
-
 class LastApplied(Struct, frozen=True):
     """The record that was applied last: its offset, and what tells it from another one there."""
 
@@ -56,13 +37,34 @@ class LastApplied(Struct, frozen=True):
     digest: bytes
 
 
-async def note_last(work: Work, lane: str, last: LastApplied) -> None:
-    """Remember the record with which a batch ended."""
-    await work.connection.execute(
+async def advance(
+    work: Work,
+    lane: str,
+    *,
+    held: int | None,
+    next_offset: int,
+    last: LastApplied | None = None,
+) -> None:
+    """Move a position from what we hold to what comes next. The first statement of a batch.
+
+    `last` is the batch's last record; without one the one before stays. **Raises**: `PositionMovedError` when it is not where we left it.
+    """
+    values: dict[str, Any] = {"next_offset": next_offset}
+    if last is not None:
+        values |= {"last_offset": last.offset, "last_digest": last.digest}
+    if held is None:
+        if not await _begin(work, lane, values):
+            message = f"lane {lane}: expected no position, found one"
+            raise PositionMovedError(message)
+        return
+    moved = await work.connection.execute(
         update(positions)
-        .where(positions.c.lane == lane)
-        .values(last_offset=last.offset, last_digest=last.digest)
+        .where(positions.c.lane == lane, positions.c.next_offset == held)
+        .values(values)
     )
+    if moved.rowcount != 1:
+        message = f"lane {lane}: expected position {held}, found another"
+        raise PositionMovedError(message)
 
 
 async def last_applied(work: Work, lane: str) -> LastApplied | None:
@@ -74,10 +76,10 @@ async def last_applied(work: Work, lane: str) -> LastApplied | None:
     return None if row is None or row[0] is None else LastApplied(int(row[0]), bytes(row[1]))
 
 
-async def _begin(work: Work, lane: str, next_offset: int) -> bool:
+async def _begin(work: Work, lane: str, values: Mapping[str, Any]) -> bool:
     """Write a lane's first position; of two that begin at once the constraint lets one through."""
     insert = postgresql.insert if work.is_postgresql else sqlite.insert
-    statement = insert(positions).values(lane=lane, next_offset=next_offset)
+    statement = insert(positions).values({"lane": lane, **values})
     begun = await work.connection.execute(
         statement.on_conflict_do_nothing(index_elements=["lane"]).returning(positions.c.lane)
     )

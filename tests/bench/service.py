@@ -26,7 +26,7 @@ PLACE_BATCH = 250
 
 @contextlib.contextmanager
 def postgres() -> Iterator[str]:
-    server = PostgresServer()
+    server = PostgresServer(fsync=True)
     server.start()
     try:
         yield server.new_database()

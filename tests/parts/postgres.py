@@ -1,7 +1,7 @@
 """A real PostgreSQL server: one for a test run, one database for a test.
 
-It refuses to run as root, so root hands it to an unprivileged user. `fsync` is off, for speed; all
-else is as it is.
+It refuses to run as root, so root hands it to an unprivileged user. `fsync` is off, for speed, but
+for benchmarks; all else is as it is.
 """
 
 from __future__ import annotations
@@ -47,11 +47,12 @@ def unprivileged_user() -> str | None:
 class PostgresServer:
     """Start it, ask for databases, stop it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fsync: bool = False) -> None:
         binaries = find_binaries()
         if binaries is None:
             missing(f"PostgreSQL {MAJOR_MIN}", "install the package postgresql (`make system`)")
         self._binaries = binaries
+        self._fsync = "on" if fsync else "off"
         self._user = unprivileged_user()
         self._folder = Path(tempfile.mkdtemp(prefix="reconciler-postgres-"))
         self._names = itertools.count(1)
@@ -126,7 +127,7 @@ class PostgresServer:
             "listen_addresses": HOST,
             "port": self.port,
             "unix_socket_directories": self._folder,
-            "fsync": "off",
+            "fsync": self._fsync,
             "max_connections": 200,
             "shared_buffers": "64MB",
             "log_min_messages": "warning",

@@ -92,8 +92,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="position-not-moved",
         module="reconciler.services.apply_facts",
         broken="facts are applied without moving the position in the same transaction",
-        old="        await positions.advance(work, batch.lane.name, held=held, next_offset=batch.next_offset)\n",
-        new="        if held is None:\n            await positions.advance(\n                work, batch.lane.name, held=held, next_offset=batch.next_offset\n            )\n",
+        old="        await move_position(work, batch, held=held)\n",
+        new="        if held is None:\n            await move_position(work, batch, held=held)\n",
     ),
     Mutant(
         name="inbox-not-waited-for",
