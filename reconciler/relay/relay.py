@@ -39,7 +39,7 @@ from reconciler.stream.topics import RELAY_PROGRESS
 
 BATCH_MAX: Final = 500
 #: The outbox is looked at so often when nobody in this process says that something was written.
-POLL_S: Final = 0.01
+POLL_S: Final = 0.005
 #: … and so often when nothing was for a while: looking costs the database a little each time.
 POLL_IDLE_S: Final = 0.025
 IDLE_AFTER_S: Final = 2.0
