@@ -13,12 +13,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from chains.addresses import canonical_key
 from chains.errors import Retryable, Unsupported
 from chains.port import BlockRead, ChainSource, Header
 from chains.registry import raw_of_key
 from reconciler.audit.ask import Asker
 from reconciler.kernel.clock import Clock
 from reconciler.lifecycle.counting import end_of_open
+from reconciler.lifecycle.phases import was_looked_at
 from reconciler.observability import metrics
 from reconciler.observability.health import Verdict
 from reconciler.observability.logs import logger
@@ -227,7 +229,7 @@ class SecondLook:
 
     def _is_ours_to_know(self, seen: TransferSeen) -> bool:
         """Tell whether it came while its address was watched: what is older was never asked for."""
-        raw = raw_of_key(self._terms.chain, seen.to.lower())
+        raw = raw_of_key(self._terms.chain, canonical_key(seen.chain, seen.to))
         since = self._since.get(raw)
         return since is not None and seen.block is not None and seen.block.time >= since
 
@@ -368,5 +370,4 @@ def _waits(state: bytes, final_time: datetime) -> bool:
     if status is None or status.received_final or status.received_pending:
         return False
     end = end_of_open(order.terms, order.claims, status.reversed_at)
-    looked = order.looked_until is not None and order.looked_until >= end
-    return final_time >= end and not looked
+    return final_time >= end and not was_looked_at(order.looked_until, end)

@@ -143,10 +143,15 @@ def second_look_until(facts: OrderFacts, sums: Sums, end: datetime) -> datetime:
 
     A comparison counts that was made after the end: what came before it is then explained.
     """
-    looked = facts.looked_until is not None and facts.looked_until >= end
+    looked = was_looked_at(facts.looked_until, end)
     if looked or sums.counted or facts.terms.mode != "given":
         return end
     return end + timedelta(seconds=facts.terms.policy.second_look_s)
+
+
+def was_looked_at(looked_until: datetime | None, end: datetime) -> bool:
+    """Tell whether what the address held was explained after the end of *open*."""
+    return looked_until is not None and looked_until >= end
 
 
 def patience_of_pending(

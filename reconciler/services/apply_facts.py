@@ -16,8 +16,9 @@ from reconciler.services.balances import apply_balance
 from reconciler.services.claims import tx_name
 from reconciler.services.context import ServiceContext
 from reconciler.services.coverage import apply_retraction, apply_watermark, drain_lane, wake_address
-from reconciler.services.incoming import Incoming, LaneStoppedError, journal_body, read_record
+from reconciler.services.incoming import Incoming, LaneStoppedError, read_record
 from reconciler.services.judge import catch_up, judge
+from reconciler.services.known import journal_at_address
 from reconciler.services.ledger import AddressKey, Ledger, Paired
 from reconciler.services.look_ups import apply_look_up, order_of_request
 from reconciler.services.matching import prepare_matching
@@ -173,14 +174,14 @@ class _Run:
         family = family_of(self.chain)
         if ledger.context.lanes[self.chain] > 1:
             await work.lock_names(tx_name(family, tx) for tx in txs)
-        known = await reads.transfers_of_txs(work, self.chain, txs)
+        known = await reads.transfers_of_txs(work, [self.chain], txs)
         keys = {*self._address_keys(items), *((r.family, r.address_key) for r in known)}
         await ledger.lock_addresses(keys)
         if work.is_postgresql:
             about = [item for item in items if not _is_for_the_chain(item)]
             await ledger.wait_for_addresses(self._address_keys(about))
         if known and work.is_postgresql:  # what is decided on is read after the lock
-            known = await reads.transfers_of_txs(work, self.chain, txs)
+            known = await reads.transfers_of_txs(work, [self.chain], txs)
         await ledger.load_transfers(known)
 
     def _address_keys(self, items: Sequence[Incoming]) -> list[AddressKey]:
@@ -251,15 +252,7 @@ class _Run:
         elif row.owner is None:
             await drain_lane(ledger, ledger.lanes[self.lane.name])
         row.cover(self.chain)
-        ledger.touch_address(row)
-        ledger.journal.add(
-            seq=seq,
-            head=row,
-            chain_key=f"address/{row.family}/{row.key}",
-            kind="fact",
-            recorded_at=item.recorded_at,
-            body=journal_body(item),
-        )
+        journal_at_address(ledger, row, item, seq)
         if row.owner is None:
             await wake_address(ledger, self.lane.name, row, seq)
         if entry is None or entry.state.terms.chain != self.chain:

@@ -12,11 +12,11 @@ from datetime import datetime
 import msgspec
 
 from chains.addresses import canonical_key
-from chains.catalog import CatalogueError
-from reconciler.services.coverage import wake_address
+from reconciler.services.coverage import wake_everywhere
 from reconciler.services.desk import Cause, close_exception, open_exception
-from reconciler.services.incoming import Incoming, journal_body
+from reconciler.services.incoming import Incoming
 from reconciler.services.judge import catch_up, judge
+from reconciler.services.known import journal_at_address, require_listed, require_ours
 from reconciler.services.ledger import AddressKey, Ledger, OrderEntry
 from reconciler.services.unreadable import UnappliableError, drain_address
 from reconciler.storage import reads, tables
@@ -24,7 +24,7 @@ from reconciler.storage.bulk import upsert
 from reconciler.storage.rows import AddressRow, BalanceRow
 from reconciler.stream.promise import Lane
 from schemas.amounts import BaseUnits
-from schemas.caip import ChainName, Family, chain_of, family_of
+from schemas.caip import ChainName, chain_of, family_of
 from schemas.codes import Attention, ExceptionKind
 from schemas.facts import BalanceSeen
 
@@ -77,13 +77,8 @@ def _check(ledger: Ledger, fact: BalanceSeen) -> None:
     if chain_of(fact.asset) != fact.chain:
         sentence = f"chain {fact.chain} and asset {fact.asset} differ"
         raise UnappliableError(sentence)
-    try:
-        ledger.context.catalogue.asset(fact.asset)
-    except CatalogueError as error:
-        raise UnappliableError(str(error)) from error
-    if (family_of(fact.chain), canonical_key(fact.chain, fact.address)) not in ledger.addresses:
-        sentence = f"{fact.address} is no address of ours"
-        raise UnappliableError(sentence)
+    require_listed(ledger, fact.asset)
+    require_ours(ledger, fact.chain, fact.address)
 
 
 async def _is_read(ledger: Ledger, lane: Lane, fact: BalanceSeen) -> bool:
@@ -160,10 +155,8 @@ async def _note(ledger: Ledger, address: AddressRow, row: BalanceRow, item: Inco
 
 async def note_unexplained(ledger: Ledger, address: AddressRow) -> None:
     """Say on the address whether anything that it holds is unexplained."""
-    codes = set(filter(None, address.noted.split(","))) - {Attention.BALANCE_DIFFERS.value}
-    if await reads.is_unexplained(ledger.work, address.family, address.key):
-        codes.add(Attention.BALANCE_DIFFERS.value)
-    address.noted = ",".join(sorted(codes))
+    stands = await reads.is_unexplained(ledger.work, address.family, address.key)
+    address.note(Attention.BALANCE_DIFFERS.value, stands=stands)
     ledger.touch_address(address)
 
 
@@ -179,18 +172,9 @@ async def _journal_and_judge(
     entry: OrderEntry | None,
     seq: int,
 ) -> None:
-    ledger.touch_address(address)
-    ledger.journal.add(
-        seq=seq,
-        head=address,
-        chain_key=f"address/{address.family}/{address.key}",
-        kind="fact",
-        recorded_at=item.recorded_at,
-        body=journal_body(item),
-    )
+    journal_at_address(ledger, address, item, seq)
     if entry is None:
-        for name in ledger.context.lanes_of(Family(address.family), address.key):
-            await wake_address(ledger, name, address, seq)
+        await wake_everywhere(ledger, address, seq)
         return
     own = ledger.lane_of(entry)
     await judge(ledger, entry, own.moment(seq=seq, recorded_at=item.recorded_at, verdicts=False))
@@ -226,8 +210,7 @@ async def settle_balance(
     await note_unexplained(ledger, address)
     await close_exception(ledger, ExceptionKind.BALANCE_DIFFERS, subject, at, why="explained")
     if address.owner is None:
-        for lane in ledger.context.lanes_of(Family(address.family), address.key):
-            await wake_address(ledger, lane, address, seq)
+        await wake_everywhere(ledger, address, seq)
         return []
     _note_looked(ledger.orders[address.owner], explained)
     return [address.owner]

@@ -122,10 +122,10 @@ async def _load_named(ledger: Ledger, entry: OrderEntry, claim: Claim) -> None:
     if ledger.context.lanes[terms.chain] > 1:
         await ledger.work.lock_names([tx_name(terms.family, claim.tx)])
     for chain in ledger.context.chains_of(terms.family):
-        found = await reads.transfers_of_txs(ledger.work, chain, [claim.tx])
+        found = await reads.transfers_of_txs(ledger.work, [chain], [claim.tx])
         await ledger.lock_addresses((row.family, row.address_key) for row in found)
         if found:
-            found = await reads.transfers_of_txs(ledger.work, chain, [claim.tx])
+            found = await reads.transfers_of_txs(ledger.work, [chain], [claim.tx])
         await ledger.load_transfers(found)
 
 

@@ -14,6 +14,7 @@ from reconciler.services.judge import catch_up, judge
 from reconciler.services.ledger import LaneView, Ledger
 from reconciler.storage import reads, rows, writes
 from reconciler.stream.promise import Lane
+from schemas.caip import Family
 from schemas.codes import ExceptionKind, TransferState
 from schemas.facts import BlockRetracted, Watermark
 
@@ -142,6 +143,12 @@ async def wake_address(ledger: Ledger, lane: str, address: rows.AddressRow, seq:
         if (row.lane, row.family, row.address_key) == place and row.waits:
             row.due_height, row.assessed_seq = 0, seq
             entry.dirty = True
+
+
+async def wake_everywhere(ledger: Ledger, address: rows.AddressRow, seq: int) -> None:
+    """Wake the orders of a shared address that wait, on every chain of its family."""
+    for lane in ledger.context.lanes_of(Family(address.family), address.key):
+        await wake_address(ledger, lane, address, seq)
 
 
 async def wake_subject(ledger: Ledger, subject: str, seq: int) -> None:

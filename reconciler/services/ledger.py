@@ -246,7 +246,7 @@ class Ledger:
             self._txs_asked |= fresh
             if fresh:
                 chains = self.context.chains_of(family)
-                await self.load_transfers(await reads.transfers_named(self.work, chains, fresh))
+                await self.load_transfers(await reads.transfers_of_txs(self.work, chains, fresh))
 
     async def load_purchase(self, purchase: str) -> Sequence[OrderEntry]:
         """Read every order of a purchase, behind its lock."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from chains.addresses import canonical_key
-from chains.catalog import CatalogueError
 from chains.registry import parse_transaction_id
 from reconciler.matcher import Share
 from reconciler.services.claims import settle_claims
 from reconciler.services.incoming import Incoming, journal_body
 from reconciler.services.judge import catch_up_all, judge
+from reconciler.services.known import journal_at_address, require_listed, require_ours
 from reconciler.services.ledger import Ledger
 from reconciler.services.matching import find_match, give_by_match, keep_own_exception
 from reconciler.services.unreadable import UnappliableError
@@ -163,17 +163,11 @@ def _check(ledger: Ledger, fact: TransferSeen) -> None:
     if chain != fact.chain or chain_of(fact.asset) != fact.chain:
         sentence = f"chain {fact.chain}, transfer {fact.transfer} and asset {fact.asset} differ"
         raise UnappliableError(sentence)
-    try:
-        ledger.context.catalogue.asset(fact.asset)
-    except CatalogueError as error:
-        raise UnappliableError(str(error)) from error
+    require_listed(ledger, fact.asset)
     if fact.block is not None and fact.block.height > _HEIGHT_MAX:
         sentence = f"height {fact.block.height} is none of a block"
         raise UnappliableError(sentence)
-    key = (family_of(fact.chain), canonical_key(fact.chain, fact.to))
-    if key not in ledger.addresses:
-        sentence = f"{fact.to} is no address of ours"
-        raise UnappliableError(sentence)
+    require_ours(ledger, fact.chain, fact.to)
 
 
 def _is_repeat(row: TransferRow, fact: TransferSeen) -> bool:
@@ -294,13 +288,4 @@ def _journal(
             body=journal_body(item),
         )
         return
-    address = ledger.addresses[row.family, row.address_key]
-    ledger.touch_address(address)
-    ledger.journal.add(
-        seq=seq,
-        head=address,
-        chain_key=f"address/{address.family}/{address.key}",
-        kind="fact",
-        recorded_at=item.recorded_at,
-        body=journal_body(item),
-    )
+    journal_at_address(ledger, ledger.addresses[row.family, row.address_key], item, seq)

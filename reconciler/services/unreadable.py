@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.services.coverage import drain_lane, wake_address
+from reconciler.services.coverage import drain_lane, wake_everywhere
 from reconciler.services.desk import Cause, exception_id, open_exception
 from reconciler.services.incoming import Incoming
 from reconciler.services.judge import catch_up, catch_up_all, judge
@@ -56,8 +56,7 @@ async def keep_unreadable(
     entry = ledger.orders.get(address.owner) if address.owner else None
     if entry is not None:
         await catch_up(ledger, entry)
-    codes = {*filter(None, address.noted.split(",")), Attention.UNREADABLE_FACT.value}
-    address.noted = ",".join(sorted(codes))
+    address.note(Attention.UNREADABLE_FACT.value)
     ledger.touch_address(address)
     if entry is None:
         return
@@ -99,11 +98,9 @@ async def settle_unreadable(ledger: Ledger, subject: str, family: Family, seq: i
         await catch_up_all(ledger, [address.owner])
     else:
         await drain_address(ledger, address)
-    codes = set(filter(None, address.noted.split(","))) - {Attention.UNREADABLE_FACT.value}
-    address.noted = ",".join(sorted(codes))
+    address.note(Attention.UNREADABLE_FACT.value, stands=False)
     ledger.touch_address(address)
     if address.owner is None:
-        for lane in ledger.context.lanes_of(Family(address.family), address.key):
-            await wake_address(ledger, lane, address, seq)
+        await wake_everywhere(ledger, address, seq)
         return []
     return [address.owner]

@@ -53,9 +53,10 @@ def one_of(work: Work, column: ColumnElement[Any], keys: Sequence[Any]) -> Colum
     return column.in_(list(keys))
 
 
-async def _by_keys(
+async def by_keys(
     work: Work, kind: type[R], table: Table, column: Any, keys: Iterable[Any]
 ) -> list[R]:
+    """Read the rows in which a column has one of these keys."""
     wanted = sorted(set(keys))
     found: list[R] = []
     for start in range(0, len(wanted), _KEYS_MAX):
@@ -98,48 +99,31 @@ def _address_in(work: Work, table: Table, keys: Sequence[tuple[str, str]]) -> Co
 async def lanes(work: Work, names: Iterable[str]) -> dict[str, rows.LaneRow]:
     """Read lanes by name."""
     table = tables.lanes
-    found = await _by_keys(work, rows.LaneRow, table, table.c.lane, names)
+    found = await by_keys(work, rows.LaneRow, table, table.c.lane, names)
     return {row.lane: row for row in found}
 
 
 async def orders(work: Work, references: Iterable[str]) -> dict[str, rows.OrderRow]:
     """Read orders by reference."""
     table = tables.orders
-    found = await _by_keys(work, rows.OrderRow, table, table.c.reference, references)
+    found = await by_keys(work, rows.OrderRow, table, table.c.reference, references)
     return {row.reference: row for row in found}
 
 
 async def orders_of_purchases(work: Work, purchases: Iterable[str]) -> list[rows.OrderRow]:
     """Read every order of these purchases."""
     table = tables.orders
-    return await _by_keys(work, rows.OrderRow, table, table.c.purchase, purchases)
+    return await by_keys(work, rows.OrderRow, table, table.c.purchase, purchases)
 
 
 async def transfers(work: Work, ids: Iterable[str]) -> dict[str, rows.TransferRow]:
     """Read transfers by id."""
     table = tables.transfers
-    found = await _by_keys(work, rows.TransferRow, table, table.c.transfer, ids)
+    found = await by_keys(work, rows.TransferRow, table, table.c.transfer, ids)
     return {row.transfer: row for row in found}
 
 
-async def transfers_of_txs(work: Work, chain: str, txs: Iterable[str]) -> list[rows.TransferRow]:
-    """Read every transfer of these transactions of one chain."""
-    wanted = sorted(set(txs))
-    table = tables.transfers
-    found: list[rows.TransferRow] = []
-    for start in range(0, len(wanted), _KEYS_MAX):
-        chunk = wanted[start : start + _KEYS_MAX]
-        found += await fetch(
-            work,
-            rows.TransferRow,
-            select(*columns_of(table, rows.TransferRow)).where(
-                table.c.chain == chain, one_of(work, table.c.tx, chunk)
-            ),
-        )
-    return found
-
-
-async def transfers_named(
+async def transfers_of_txs(
     work: Work, chains: Sequence[str], txs: Iterable[str]
 ) -> list[rows.TransferRow]:
     """Read every transfer of these transactions on any of these chains."""
@@ -151,7 +135,7 @@ async def transfers_named(
             work,
             rows.TransferRow,
             select(*columns_of(table, rows.TransferRow)).where(
-                table.c.chain.in_(list(chains)),
+                one_of(work, table.c.chain, chains),
                 one_of(work, table.c.tx, wanted[start : start + _KEYS_MAX]),
             ),
         )
@@ -161,13 +145,13 @@ async def transfers_named(
 async def shares_of_orders(work: Work, references: Iterable[str]) -> list[rows.ShareRow]:
     """Read what was given to these orders."""
     table = tables.shares
-    return await _by_keys(work, rows.ShareRow, table, table.c.order_ref, references)
+    return await by_keys(work, rows.ShareRow, table, table.c.order_ref, references)
 
 
 async def shares_of_transfers(work: Work, ids: Iterable[str]) -> list[rows.ShareRow]:
     """Read to whom these transfers were given."""
     table = tables.shares
-    return await _by_keys(work, rows.ShareRow, table, table.c.transfer, ids)
+    return await by_keys(work, rows.ShareRow, table, table.c.transfer, ids)
 
 
 async def transfers_above(work: Work, lane: str, height: int) -> list[rows.TransferRow]:
@@ -359,14 +343,14 @@ async def claims_naming(
 async def commands(work: Work, keys: Iterable[str]) -> dict[str, rows.CommandRow]:
     """Read idempotency keys that were used."""
     table = tables.commands
-    found = await _by_keys(work, rows.CommandRow, table, table.c.key, keys)
+    found = await by_keys(work, rows.CommandRow, table, table.c.key, keys)
     return {row.key: row for row in found}
 
 
 async def decisions(work: Work, keys: Iterable[str]) -> dict[str, rows.DecisionRow]:
     """Read decisions by key."""
     table = tables.decisions
-    found = await _by_keys(work, rows.DecisionRow, table, table.c.key, keys)
+    found = await by_keys(work, rows.DecisionRow, table, table.c.key, keys)
     return {row.key: row for row in found}
 
 
@@ -379,7 +363,7 @@ async def holds(work: Work) -> dict[str, rows.HoldRow]:
 async def exceptions(work: Work, ids: Iterable[str]) -> dict[str, rows.ExceptionRow]:
     """Read exceptions by id."""
     table = tables.exceptions
-    found = await _by_keys(work, rows.ExceptionRow, table, table.c.exception, ids)
+    found = await by_keys(work, rows.ExceptionRow, table, table.c.exception, ids)
     return {row.exception: row for row in found}
 
 

@@ -78,6 +78,11 @@ class AddressRow(Struct):
         self.covered = ",".join(sorted({*filter(None, self.covered.split(",")), chain}))
         return True
 
+    def note(self, code: str, *, stands: bool = True) -> None:
+        """Note an attention code, or forget it where it no longer stands."""
+        codes = set(filter(None, self.noted.split(","))) - {code}
+        self.noted = ",".join(sorted(codes | ({code} if stands else set())))
+
 
 class OrderRow(Struct):
     """An order's columns and its whole state as one document."""

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
-from sqlalchemy import exists, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Table, and_, exists, func, or_, select, tuple_
 
 from reconciler.storage import tables
-from reconciler.storage.reads import columns_of, fetch, one_of
+from reconciler.storage.reads import by_keys, columns_of, fetch
 from reconciler.storage.unit_of_work import Work
 from schemas.amounts import BaseUnits
 
@@ -61,6 +61,11 @@ class OverOrder(Struct, frozen=True):
     state: bytes
 
 
+def _is_at(addresses: Table, other: Table) -> ColumnElement[bool]:
+    """Join what stands at an address with the address."""
+    return and_(addresses.c.key == other.c.address_key, addresses.c.family == other.c.family)
+
+
 async def covered_height(work: Work, chain: str, lanes: int) -> int:
     """Give the height up to which every lane of a chain was applied; 0 while one never was."""
     table = tables.lanes
@@ -96,13 +101,7 @@ async def all_addresses(work: Work, family: str) -> Sequence[KnownAddress]:
 async def transfers_named(work: Work, names: Iterable[str]) -> dict[str, StandingTransfer]:
     """Read transfers by name."""
     table = tables.transfers
-    wanted = sorted(set(names))
-    found: list[StandingTransfer] = []
-    for start in range(0, len(wanted), PAGE_ROWS):
-        statement = select(*columns_of(table, StandingTransfer)).where(
-            one_of(work, table.c.transfer, wanted[start : start + PAGE_ROWS])
-        )
-        found += await fetch(work, StandingTransfer, statement)
+    found = await by_keys(work, StandingTransfer, table, table.c.transfer, names)
     return {row.transfer: row for row in found}
 
 
@@ -136,10 +135,7 @@ async def never_seen(work: Work, chain: str, *, limit: int) -> Sequence[Balance]
     )
     statement = (
         select(addresses.c.display, orders.c.asset)
-        .join(
-            addresses,
-            (addresses.c.key == orders.c.address_key) & (addresses.c.family == orders.c.family),
-        )
+        .join(addresses, _is_at(addresses, orders))
         .where(
             orders.c.chain == chain,
             orders.c.is_open,
@@ -173,10 +169,7 @@ async def perhaps_over(
             orders.c.asset,
             orders.c.state,
         )
-        .join(
-            addresses,
-            (addresses.c.key == orders.c.address_key) & (addresses.c.family == orders.c.family),
-        )
+        .join(addresses, _is_at(addresses, orders))
         .where(
             orders.c.lane.in_(list(lanes)),
             orders.c.due_time < before,
@@ -205,10 +198,7 @@ async def unexplained(work: Work, chain: str, *, limit: int) -> Sequence[Unexpla
             balances.c.seen_height,
             balances.c.unexplained,
         )
-        .join(
-            addresses,
-            (addresses.c.key == balances.c.address_key) & (addresses.c.family == balances.c.family),
-        )
+        .join(addresses, _is_at(addresses, balances))
         .where(balances.c.chain == chain, balances.c.unexplained.is_not(None))
         .order_by(balances.c.seen_height)
         .limit(limit)
@@ -231,11 +221,7 @@ async def moved(
     )
     statement = (
         select(addresses.c.display, transfers.c.asset)
-        .join(
-            addresses,
-            (addresses.c.key == transfers.c.address_key)
-            & (addresses.c.family == transfers.c.family),
-        )
+        .join(addresses, _is_at(addresses, transfers))
         .outerjoin(balances, same)
         .where(
             transfers.c.chain == chain,
