@@ -14,6 +14,7 @@ from chains.catalog import ChainEntry
 from chains.clock import Clock
 from chains.errors import ChainError, HeldReorganisation, NoCheckpoint, Retryable, Unsupported
 from chains.forks import retractions
+from chains.heed import heed_cancellation
 from chains.line import Line, Taken
 from chains.lost import LostTransfers
 from chains.marks import Marks
@@ -93,6 +94,7 @@ class Follower:
     async def next_step(self) -> Step:
         """Wait for and give the next facts; see the port. Only `Fatal` comes out."""
         while True:
+            heed_cancellation()
             try:
                 step = await self._turn()
             except HeldReorganisation as held:

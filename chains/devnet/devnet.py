@@ -23,6 +23,7 @@ from chains.devnet.node import DevnetNode
 from chains.devnet.spoilt_answers import send
 from chains.devnet.websocket import Socket
 from chains.devnet.world import GENESIS_TIME, Clock, Seed
+from chains.heed import heed_cancellation
 
 BODY_BYTES_MAX: Final = 32 * 2**20
 _SHUTDOWN_S: Final = 1.0
@@ -174,6 +175,7 @@ class Devnet:
 
     async def _mine_forever(self, chain: DevnetChain, interval_s: float, pace: Pace) -> None:
         while True:
+            heed_cancellation()
             await pace.wait_s(interval_s)
             chain.mine()
 

@@ -35,6 +35,7 @@ from chains.evm.heads import NewHeads
 from chains.evm.listed import listed_on
 from chains.evm.reader import BlockReader, SpanRead, Trees
 from chains.evm.wire import FullBlock
+from chains.heed import heed_cancellation
 from chains.observe import Observer, nobody
 from chains.pool import RpcPool
 from chains.port import BlockRead, Head, Header, WatchedAddresses
@@ -349,6 +350,7 @@ class EvmSource:
     async def _piece(self, first: int, last_height: int, watched: WatchedAddresses) -> SpanRead:
         """Read as much from `first` on as the nodes give, halving down to one block, read by hash."""
         while True:
+            heed_cancellation()
             upto = min(last_height, first + self._span - 1)
             if upto == first:
                 self._span = min(_SPAN_MAX, self._span * 2)

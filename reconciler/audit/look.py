@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from chains.addresses import canonical_key
 from chains.errors import Retryable, Unsupported
+from chains.heed import heed_cancellation
 from chains.port import BlockRead, ChainSource, Header
 from chains.registry import raw_of_key
 from reconciler.audit.ask import Asker
@@ -118,6 +119,7 @@ class SecondLook:
         """Look, rest, look again. **Raises**: `TakenOver`."""
         try:
             while True:
+                heed_cancellation()
                 await self._round_or_wait()
         finally:
             await self.close()

@@ -16,6 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from chains.heed import heed_cancellation
 from chains.port import FollowStatus
 from reconciler.kernel.clock import Clock
 from schemas.caip import ChainName
@@ -53,6 +54,7 @@ async def catching_up(
         blocks = {chain: bar.add_task(f"{chain} blocks", visible=False) for chain in statuses}
         searches = {chain: bar.add_task(f"{chain} addresses", visible=False) for chain in statuses}
         while True:
+            heed_cancellation()
             for chain, status in statuses.items():
                 found = status()
                 if found is not None:

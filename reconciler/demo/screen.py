@@ -18,6 +18,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from chains.heed import heed_cancellation
 from reconciler.demo.book import Line
 from reconciler.demo.play import Outcome, Play
 from reconciler.demo.words import (
@@ -105,6 +106,7 @@ class Screen:
         ) as live:
             try:
                 while True:
+                    heed_cancellation()
                     self._tell_endings()
                     live.update(self._frame(), refresh=True)
                     await self._wait()
@@ -113,6 +115,7 @@ class Screen:
 
     async def _write(self) -> None:
         while True:
+            heed_cancellation()
             self._write_lines()
             self._tell_endings()
             await self._wait()

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
+from chains.heed import heed_cancellation
 from reconciler.demo.book import Book, Line
 from reconciler.demo.stage import Stage
 from reconciler.demo.words import event_line, exception_line
@@ -119,6 +120,7 @@ class Shop:
     async def _read(self, lane: Lane, take: Callable[[Record], None]) -> None:
         offset = 0
         while True:
+            heed_cancellation()
             try:
                 batch = await self._stream.read(
                     lane, from_offset=offset, records_max=RECORDS_MAX, wait_s=WAIT_S

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from eth_hash.auto import keccak
 from msgspec import Struct
 
+from chains.heed import heed_cancellation
 from chains.registry import parse_address
 from reconciler.demo.chain_time import ChainTime
 from schemas.amounts import format_decimal_amount, parse_decimal_amount
@@ -127,6 +128,7 @@ class Stage(Struct, frozen=True, kw_only=True):
     async def mine_for_ever(self, chain: StageChain) -> None:
         """Make a block a second, as long as chain time moves on."""
         while True:
+            heed_cancellation()
             await self.mine_once(chain)
             await asyncio.sleep(BLOCK_S / 4)
 

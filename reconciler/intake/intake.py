@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import timedelta
 from typing import Final
 
 from msgspec import Struct
 
+from chains.heed import heed_cancellation
 from chains.registry import parse_address
 from reconciler.intake.gauges import MEASURE_EVERY_S, measure
 from reconciler.intake.lane import (
@@ -97,6 +99,7 @@ class Intake:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._measure())
             while True:
+                heed_cancellation()
                 await self._one_life_or_wait()
 
     async def _one_life_or_wait(self) -> None:
@@ -112,6 +115,7 @@ class Intake:
         """Set the gauges of what stands open, also while the log cannot be reached."""
         tools = self._tools
         while True:
+            heed_cancellation()
             try:
                 await measure(tools.store, tools.meters)
             except (GaveUpError, DatabaseError, ConnectionError) as error:
@@ -129,6 +133,7 @@ class Intake:
                 tasks.create_task(self._watch_for_blindness())
                 tasks.create_task(self._sealer.run(), name="sealer")
                 while True:
+                    heed_cancellation()
                     lanes = await group.lanes()
                     await self._stop(set(self._running) - set(lanes))
                     for lane, reader in lanes.items():
@@ -165,6 +170,7 @@ class Intake:
         """Judge what the lane's coverage made due, a little at a time."""
         tools = self._tools
         while True:
+            heed_cancellation()
             applied.clear()
             started_s = tools.clock.monotonic_s()
             try:
@@ -189,6 +195,7 @@ class Intake:
         """Reject commands whose order did not come in time."""
         tools = self._tools
         while True:
+            heed_cancellation()
             await tools.clock.sleep(PARKED_EVERY_S)
             try:
                 count = await reject_parked(
@@ -202,6 +209,7 @@ class Intake:
         """Hold chains that have gone silent, release those that speak again."""
         tools = self._tools
         while True:
+            heed_cancellation()
             await tools.clock.sleep(BLIND_EVERY_S)
             try:
                 blind = await watch_for_blindness(
@@ -215,10 +223,9 @@ class Intake:
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), timeout_s)
-    except TimeoutError:
-        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
 
 
 def _shared_keys(context: ServiceContext) -> frozenset[bytes]:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from chains.heed import heed_cancellation
 from reconciler.kernel.clock import Clock
 from reconciler.observability import metrics
 from reconciler.observability.health import Movement, Verdict
@@ -102,9 +103,11 @@ class LaneWorker:
     async def run(self) -> None:
         """Apply. Returns when the lane went to somebody else."""
         while True:
+            heed_cancellation()
             try:
                 await self._seek()
                 while True:
+                    heed_cancellation()
                     await self._step()
             except LaneLost:
                 log.info("lane_lost", lane=self.lane_name)

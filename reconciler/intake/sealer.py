@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from chains.heed import heed_cancellation
 from reconciler.kernel.clock import Clock
 from reconciler.observability import metrics
 from reconciler.observability.logs import logger
@@ -47,6 +48,7 @@ class Sealer:
         if self._terms.file is None:
             log.warning("seals_unpublished", why="journal.seals is not set")
         while True:
+            heed_cancellation()
             await self._clock.sleep(self._terms.every.total_seconds())
             try:
                 await self.seal()

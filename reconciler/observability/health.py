@@ -63,7 +63,8 @@ async def _ask(health_check: HealthCheck) -> Verdict:
     try:
         found = health_check()
         if inspect.isawaitable(found):
-            return await asyncio.wait_for(found, CHECK_TIMEOUT_S)
+            async with asyncio.timeout(CHECK_TIMEOUT_S):
+                return await found
     except TimeoutError:
         return Verdict(ok=False, why=f"no answer within {CHECK_TIMEOUT_S:g} s")
     except Exception as error:  # noqa: BLE001 - the outer loop of a foreign check

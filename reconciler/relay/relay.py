@@ -7,11 +7,13 @@ crash the last number in the log says what arrived: up to it batches are marked,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from chains.heed import heed_cancellation
 from reconciler.kernel.clock import Clock
 from reconciler.kernel.refusals import TakenOver
 from reconciler.observability import metrics
@@ -104,6 +106,7 @@ class Relay:
 
     async def _send_for_ever(self) -> None:
         while True:
+            heed_cancellation()
             try:
                 await self._one_life()
             except ShardLostError:
@@ -123,6 +126,7 @@ class Relay:
     async def _measure(self) -> None:
         """Set the gauges of what waits, also while the log cannot be reached."""
         while True:
+            heed_cancellation()
             try:
                 found = await self._store.read(
                     lambda work: outbox.backlog(work, self._shard, count_max=COUNT_MAX)
@@ -147,6 +151,7 @@ class Relay:
             await writer.start()  # settles what an older relay had in flight
             await self._settle(writer)
             while True:
+                heed_cancellation()
                 self._store.outbox_written.clear()
                 number = await self._number()
                 if number is None:
@@ -231,12 +236,9 @@ class Relay:
 
     async def _wait(self) -> None:
         is_idle = self._clock.monotonic_s() - self._sent_at_s > IDLE_AFTER_S
-        try:
-            await asyncio.wait_for(
-                self._store.outbox_written.wait(), POLL_IDLE_S if is_idle else POLL_S
-            )
-        except TimeoutError:
-            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(POLL_IDLE_S if is_idle else POLL_S):
+                await self._store.outbox_written.wait()
 
     async def _back_off(self, error: Exception) -> None:
         wait_s = BACK_OFF_S[min(self._failures, len(BACK_OFF_S) - 1)]

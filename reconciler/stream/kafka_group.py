@@ -14,6 +14,7 @@ import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 
+from chains.heed import heed_cancellation
 from reconciler.stream.kafka_client import (
     RETRY_BACKOFF_MS,
     UNREACHABLE,
@@ -166,6 +167,7 @@ class KafkaGroup(ConsumerRebalanceListener):  # type: ignore[misc]
     async def _poll_for_ever(self, consumer: Any) -> None:
         """Keep the client's group alive and hear its errors; no record comes, all lanes are paused."""
         while True:
+            heed_cancellation()
             try:
                 await consumer.getmany(timeout_ms=POLL_MS)
                 self._failure = None

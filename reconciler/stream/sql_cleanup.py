@@ -14,6 +14,7 @@ import structlog
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from chains.heed import heed_cancellation
 from reconciler.storage.stream_tables import stream_lanes, stream_messages, stream_topics
 from reconciler.stream.sql_database import UNREACHABLE, Database
 
@@ -31,6 +32,7 @@ log = structlog.get_logger(__name__)
 async def clean_for_ever(database: Database, interval_s: float) -> None:
     """Clean every so often; a database that cannot be reached is tried again the next time."""
     while True:
+        heed_cancellation()
         await asyncio.sleep(interval_s)
         try:
             removed = await clean(database)

@@ -18,6 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from chains.heed import heed_cancellation
 from reconciler.stream.promise import StreamUnavailable
 
 #: PostgreSQL's channel; a message of it says where to look again and carries nothing else.
@@ -153,6 +154,7 @@ async def wait_for_news(news: asyncio.Event, wait_s: float) -> None:
 async def listen(database: Database, wakes: Mapping[News, Wake]) -> None:
     """Pass PostgreSQL's notifications on, for ever; connect again when the connection breaks."""
     while True:
+        heed_cancellation()
         try:
             await _listen_once(database, wakes)
         except UNREACHABLE as error:

@@ -17,6 +17,7 @@ import structlog
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from chains.heed import heed_cancellation
 from reconciler.storage.stream_tables import (
     stream_groups,
     stream_lanes,
@@ -135,6 +136,7 @@ class SqlGroup:
         clock = asyncio.get_running_loop().time
         generation: int | None = None
         while True:
+            heed_cancellation()
             news = self._shared.next()
             renew_at = clock() + interval_s
             try:

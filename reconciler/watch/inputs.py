@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from chains.addresses import AddressError
+from chains.heed import heed_cancellation
 from chains.port import FollowLoop, WatchEntry
 from chains.registry import raw_of_key
 from reconciler.observability import metrics
@@ -169,6 +170,7 @@ def again_since(read_at: datetime | None, span: timedelta) -> datetime | None:
 async def for_ever(take: Callable[[], Awaitable[None]]) -> None:
     """Go on taking; `take` itself waits for something to come."""
     while True:
+        heed_cancellation()
         await take()
 
 

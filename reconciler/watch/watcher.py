@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from chains.heed import heed_cancellation
 from chains.port import Checkpoint, FollowLoop, FollowStatus, Step
 from reconciler.kernel.clock import Clock
 from reconciler.kernel.refusals import TakenOver
@@ -105,6 +106,7 @@ class Watcher:
         otherwise than the settings say (another number of lanes, for one).
         """
         while True:
+            heed_cancellation()
             try:
                 await self._one_life()
             except (StreamError, BaseExceptionGroup) as error:
@@ -199,7 +201,9 @@ class Watcher:
             tasks.create_task(for_ever(lambda: self._tell(requests.take, loop)))
             tasks.create_task(for_ever(lambda: self._tell(look_ups.take, loop)))
             tasks.create_task(for_ever(self._observe))
-            tasks.create_task(for_ever(lambda: self._publish_next(loop, writer)))
+            # In the block itself: a group that fails once its block has ended leaves a cancellation
+            # of ours counted, and the next life would end for it (Python 3.11).
+            await for_ever(lambda: self._publish_next(loop, writer))
 
     async def _tell(self, take: Callable[..., Awaitable[None]], loop: FollowLoop) -> None:
         """Take what comes next; a log that cannot be read now is asked again by itself."""

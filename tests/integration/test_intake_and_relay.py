@@ -39,7 +39,7 @@ from schemas.codec import decode_as
 from schemas.commands import PlaceOrder
 from schemas.events import PaymentEvent
 from schemas.values import Message
-from tests.parts.memory_stream import MemoryLog, MemoryStream
+from tests.parts.memory_stream import MemoryGroup, MemoryLog, MemoryStream, MemoryWriter
 from tests.parts.world import ETHEREUM, POLYGON, World, address
 
 
@@ -283,3 +283,23 @@ async def test_two_intakes_share_the_lanes_and_apply_everything_once(service: Se
     progress = await read_all(service.stream(), Lane(RELAY_PROGRESS, 0))
     numbers = [int(r.value or b"0") for r in progress]
     assert numbers == sorted(set(numbers))
+
+
+async def test_who_is_cancelled_ends_although_the_log_cannot_be_left(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of a goodbye takes the cancellation's place; nobody may begin anew for it."""
+
+    async def nobody_answers(_: object) -> None:
+        raise StreamUnavailable("nobody answers to a goodbye")
+
+    async with running(service.intake(), service.relay()) as tasks:
+        await service.put(ORDERS, "o-1", place(service.world, "o-1"))
+        await until(lambda: _count(service, 1))
+        monkeypatch.setattr(MemoryGroup, "close", nobody_answers)
+        monkeypatch.setattr(MemoryWriter, "close", nobody_answers)
+        for task in tasks:
+            task.cancel()
+        _, alive = await asyncio.wait(tasks, timeout=10)
+        assert not alive
+        assert all(task.cancelled() for task in tasks)

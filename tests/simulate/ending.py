@@ -37,7 +37,7 @@ EDGE = timedelta(seconds=30)
 
 def is_at_rest(world: World, referee: Referee) -> bool:
     """Tell whether there is nothing left to decide or to send: all orders have ended."""
-    if world.database.holder is not None:
+    if world.database.holder is not None or not world.operator_is_done:
         return False
     rows = world.database.raw.execute
     if rows("SELECT 1 FROM unsent LIMIT 1").fetchone():

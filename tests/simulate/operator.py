@@ -54,6 +54,7 @@ class Operator:
                 await self._decide(action)
         for subject in sorted(self._held):
             await self._decide(Release(subject=subject))
+        self.world.operator_is_done = True
         await self._agree_to_reorganisations()
 
     async def _decide(self, action: Action) -> None:

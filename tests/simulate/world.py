@@ -42,6 +42,8 @@ class World:
         ]
         self.broken: asyncio.Future[None] = loop.create_future()
         self.calm = False
+        #: While a person may still hold something, nothing has ended.
+        self.operator_is_done = False
         self.outbox_written = asyncio.Event()
         self._tell = tell
         self._hash = hashlib.sha256()

@@ -28,7 +28,7 @@ from schemas.codec import FACT_KINDS, decode, encode, kind_name
 from schemas.envelope import Envelope, from_headers, to_headers
 from schemas.facts import LookedUpState, TransactionLookedUp
 from schemas.requests import LookUpTransaction, ReadAgain, ReleaseReorganisation, WatchAddress
-from tests.parts.memory_stream import MemoryLog, MemoryStream, resized
+from tests.parts.memory_stream import MemoryLog, MemoryStream, MemoryWriter, resized
 from tests.parts.scripted_loop import (
     CHAIN,
     NOON,
@@ -458,3 +458,17 @@ async def test_meters_and_verdicts_tell_where_the_loop_stands(world):
     assert value(metrics.WATCH_FACTS, chain=CHAIN, kind="Watermark") == 2
     body = world.meters.exposition()[0].decode()
     assert f'reconciler_watch_reorganisation_depth_blocks_sum{{chain="{CHAIN}"}} 1.0' in body
+
+
+async def test_a_cancelled_watcher_ends_although_its_writer_cannot_be_closed(monkeypatch):
+    async def nobody_answers(_):
+        raise StreamUnavailable("nobody answers to a goodbye")
+
+    world = World()
+    task = asyncio.create_task(world.watcher().run())
+    await world.until(lambda: world.loops)
+    monkeypatch.setattr(MemoryWriter, "close", nobody_answers)
+    task.cancel()
+    await world.until(task.done)
+    assert task.cancelled()
+    assert len(world.loops) == 1
