@@ -71,19 +71,23 @@ async def lock_addresses(
     work: Work, keys: Iterable[tuple[str, str]]
 ) -> dict[tuple[str, str], rows.AddressRow]:
     """Lock address rows in (family, key) order in one statement, and read them."""
-    wanted = sorted(set(keys))
+    asked = set(keys)
+    wanted, waits = sorted(asked), True
+    if work.is_postgresql:
+        wanted, waits = await work.locks.before_addresses(asked)
     found: list[rows.AddressRow] = []
     table = tables.addresses
-    for start in range(0, len(wanted), _KEYS_MAX):
-        chunk = wanted[start : start + _KEYS_MAX]
-        statement = (
-            select(*columns_of(table, rows.AddressRow))
-            .where(_address_in(work, table, chunk))
-            .order_by(table.c.family, table.c.key)
-            .with_for_update(key_share=True)
-        )
-        found += await fetch(work, rows.AddressRow, statement)
-    return {(row.family, row.key): row for row in found}
+    with work.locks.taking_addresses(wanted):
+        for start in range(0, len(wanted), _KEYS_MAX):
+            chunk = wanted[start : start + _KEYS_MAX]
+            statement = (
+                select(*columns_of(table, rows.AddressRow))
+                .where(_address_in(work, table, chunk))
+                .order_by(table.c.family, table.c.key)
+                .with_for_update(key_share=True, nowait=not waits)
+            )
+            found += await fetch(work, rows.AddressRow, statement)
+    return {(row.family, row.key): row for row in found if (row.family, row.key) in asked}
 
 
 def _address_in(work: Work, table: Table, keys: Sequence[tuple[str, str]]) -> ColumnElement[bool]:

@@ -7,9 +7,9 @@ nothing else, and begins with what makes a second run harmless (a position moved
 idempotency key), since a connection may also be lost while it commits. Any other exception rolls back
 and comes out.
 
-Locks, always in this order: lanes, position, idempotency keys, purchases, addresses by (family, key),
-the journal's, stream heads. What is decided on is read after the lock. PostgreSQL runs READ COMMITTED; a lane is an
-advisory lock, exclusive for the one that applies the lane's facts and shared for everyone whose
+Locks, always in this order: lanes, position, names (idempotency keys, purchases), addresses by (family,
+key), the journal's, stream heads; what is found too late for it is in reconciler.storage.locks. What is
+decided on is read after the lock. PostgreSQL runs READ COMMITTED; a lane is an advisory lock, exclusive for the one that applies the lane's facts and shared for everyone whose
 judgement depends on the lane's coverage, so that "which watermark did this order see" has one answer.
 SQLite has no row locks: BEGIN IMMEDIATE makes every unit of work the only one.
 
@@ -19,7 +19,7 @@ Only this file commits.
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
@@ -31,10 +31,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reconciler.storage.engine import is_repeatable
+from reconciler.storage.locks import CrossedError, Locks, Plan
 
 T = TypeVar("T")
 
 ATTEMPTS_MAX: Final = 20
+#: Each time, at least one lock more is taken in its place.
+CROSSINGS_MAX: Final = 100
 #: A process that is stopped in the middle of a unit of work loses its locks after so long.
 IDLE_S_MAX: Final = 30
 _BACK_OFF_S: Final = 0.005
@@ -60,12 +63,10 @@ class GaveUpError(Exception):
 class Work:
     """An open transaction. Rooms beside this file read and write through `connection`."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: AsyncConnection, plan: Plan | None = None) -> None:
         self.connection = connection
         self.after_commit: list[Callable[[], None]] = []
-        self._lanes_held: set[str] = set()
-        self._names_held: set[str] = set()
-        self._journal_held = False
+        self.locks = Locks(connection, plan or Plan())
 
     @property
     def is_postgresql(self) -> bool:
@@ -73,54 +74,30 @@ class Work:
         return self.connection.dialect.name == "postgresql"
 
     async def lock_lanes(self, *, exclusive: str | None, shared: Sequence[str] = ()) -> None:
-        """Take the lanes' locks, shared ones in order of name. A no-op on SQLite."""
-        if not self.is_postgresql:
-            return
-        if exclusive is not None:
-            await self.connection.execute(
-                text("SELECT pg_advisory_xact_lock(:key)"), {"key": _lock_key(exclusive)}
-            )
-            self._lanes_held.add(exclusive)
-        for lane in sorted(set(shared) - self._lanes_held):
-            await self.connection.execute(
-                text("SELECT pg_advisory_xact_lock_shared(:key)"), {"key": _lock_key(lane)}
-            )
-            self._lanes_held.add(lane)
+        """Take one lane's lock for its facts, and others' for judging by them. A no-op on SQLite."""
+        if self.is_postgresql:
+            wanted = dict.fromkeys(shared, False)
+            if exclusive is not None:
+                wanted[exclusive] = True
+            await self.locks.take_lanes(wanted)
 
     async def lock_all_lanes(self, lanes: Iterable[str]) -> None:
-        """Take every one of these lanes for itself, in order of name, before any other lock."""
-        for lane in sorted(set(lanes)):
-            await self.lock_lanes(exclusive=lane)
+        """Take every one of these lanes for itself."""
+        if self.is_postgresql:
+            await self.locks.take_lanes(dict.fromkeys(lanes, True))
 
     async def lock_names(self, names: Iterable[str]) -> None:
-        """Take exclusive locks on names (idempotency keys, purchases, new references) until the end.
-
-        One statement, in the order of the keys, so that two units of work never cross.
-        """
-        fresh = set(names) - self._names_held
-        self._names_held |= fresh
-        keys = sorted({_lock_key(name) for name in fresh})
-        if keys and self.is_postgresql:
-            await self.connection.execute(
-                text(
-                    "SELECT pg_advisory_xact_lock(key) FROM "
-                    "(SELECT unnest(CAST(:keys AS bigint[])) AS key ORDER BY 1) AS wanted"
-                ),
-                {"keys": keys},
-            )
+        """Take exclusive locks on names (idempotency keys, purchases, new references) until the end."""
+        if self.is_postgresql:
+            await self.locks.take_names(names)
 
     async def lock_journal(self, *, exclusive: bool) -> None:
         """Keep seals away until the commit, or, exclusively, everybody who has written entries.
 
         Taken before the first entry is written, so that an entry's id is drawn behind it.
         """
-        if not self.is_postgresql or self._journal_held:
-            return
-        self._journal_held = True
-        function = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
-        await self.connection.execute(
-            text(f"SELECT {function}(:key)"), {"key": _lock_key("journal")}
-        )
+        if self.is_postgresql:
+            await self.locks.take_journal(exclusive=exclusive)
 
     async def next_seqs(self, count: int) -> Sequence[int]:
         """Draw rising numbers that order what is applied. Draw after the locks, never before.
@@ -156,9 +133,10 @@ class Store:
 
     async def run(self, use_case: Callable[[Work], Awaitable[T]], *, name: str = "") -> T:
         """Do a use case in one transaction. **Raises**: `GaveUpError`, or what the use case raises."""
+        plan = Plan()
         for attempt in range(ATTEMPTS_MAX):
             try:
-                return await self._once(use_case)
+                return await self._in_order(use_case, plan)
             except (DBAPIError, *_NO_ANSWER) as error:
                 if not is_repeatable(error):
                     if isinstance(error, DBAPIError):
@@ -187,9 +165,17 @@ class Store:
         except _NO_ANSWER as error:
             raise GaveUpError(_no_answer(error)) from error
 
-    async def _once(self, use_case: Callable[[Work], Awaitable[T]]) -> T:
+    async def _in_order(self, use_case: Callable[[Work], Awaitable[T]], plan: Plan) -> T:
+        """Do it, again with every lock in its place as long as one was asked for too late."""
+        for _ in range(CROSSINGS_MAX):
+            with contextlib.suppress(CrossedError):
+                return await self._once(use_case, plan)
+        message = f"locks were in the way {CROSSINGS_MAX} times"
+        raise GaveUpError(message)
+
+    async def _once(self, use_case: Callable[[Work], Awaitable[T]], plan: Plan) -> T:
         async with self.engine.connect() as connection:
-            work = Work(connection)
+            work = Work(connection, plan)
             async with connection.begin():
                 if work.is_postgresql:
                     await connection.execute(_PATIENCE, {"idle": f"{IDLE_S_MAX}s"})
@@ -205,8 +191,3 @@ class Store:
 
 def _no_answer(error: BaseException) -> str:
     return f"the database gives no answer: {str(error) or type(error).__name__}"
-
-
-def _lock_key(name: str) -> int:
-    """Compute a signed 64-bit key; two names that share one only wait for each other."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)

@@ -11,7 +11,15 @@ from tests.parts.processes import ProductProcess, run_command
 from tests.parts.thousand.book import make_book
 from tests.parts.thousand.misfortunes import Misfortunes
 from tests.parts.thousand.play import Play
-from tests.parts.thousand.run import choose_seed, live_through, log_folder, stop_all, timed, told_of
+from tests.parts.thousand.run import (
+    check_nobody_waited_in_a_ring,
+    choose_seed,
+    live_through,
+    log_folder,
+    stop_all,
+    timed,
+    told_of,
+)
 from tests.parts.thousand.settings import write_settings
 from tests.parts.thousand.shop import KafkaShop
 from tests.parts.thousand.story import ChainLetter
@@ -76,6 +84,7 @@ async def test_thousand_orders_end_as_their_stories_say_while_everything_dies(
         with timed("checks"):
             await check_the_end(play, config)
         assert all(process.kills == KILLS for process in processes)
+        check_nobody_waited_in_a_ring(processes)
     except Exception as error:
         error.add_note(await told_of(play, postgres_url, folder))
         raise

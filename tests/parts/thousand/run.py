@@ -63,9 +63,15 @@ async def stop_all(processes: Sequence[ProductProcess]) -> None:
         assert code == 0, f"{process.name} stopped with {code}; {process.tail()}"
 
 
+def check_nobody_waited_in_a_ring(processes: Sequence[ProductProcess]) -> None:
+    """A deadlock costs a second each, and whoever has many lanes would pay it again and again."""
+    rings = {p.name: p.log.read_text().count("deadlock detected") for p in processes}
+    assert not any(rings.values()), f"deadlocks: {rings}"
+
+
 async def told_of(play: Play, database: str, folder: Path) -> str:
     """Say what a person needs who must find out why a run failed."""
-    lines = [f"seed {play.book.seed}, logs in {folder}"]
+    lines = [f"seed {play.book.seed}, logs in {folder}", *_last_words(folder)]
     differing = play.differing()
     lines.append(f"{len(differing)} orders differ from the model")
     if differing:
@@ -75,6 +81,15 @@ async def told_of(play: Play, database: str, folder: Path) -> str:
         lines += await _journal_of(database, order.reference)
     stories = sorted({f"{order.story} ({play.difference(order)[:160]})" for order in differing})
     return "\n".join([*lines, "differing stories:", *stories[:40]])
+
+
+def _last_words(folder: Path) -> list[str]:
+    """Quote the ends of all logs: who stands still, and what for."""
+    return [
+        f"{log.stem}: {line[:300]}"
+        for log in sorted(folder.glob("*.log"))
+        for line in log.read_text(errors="replace").splitlines()[-4:]
+    ]
 
 
 async def _journal_of(database: str, reference: str) -> list[str]:
