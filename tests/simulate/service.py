@@ -159,6 +159,7 @@ _PACES: tuple[tuple[str, str, Any], ...] = (
     ("reconciler.intake.intake", "BLIND_EVERY_S", 15.0),
     ("reconciler.intake.intake", "MEASURE_EVERY_S", 100_000.0),
     ("reconciler.relay.relay", "POLL_S", 8.0),
+    ("reconciler.relay.relay", "POLL_IDLE_S", 8.0),
     ("reconciler.relay.relay", "MEASURE_EVERY_S", 100_000.0),
     ("reconciler.watch.watcher", "POLL_S", 8.0),
     ("reconciler.watch.watcher", "OBSERVE_S", 30.0),
