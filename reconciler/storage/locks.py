@@ -117,13 +117,14 @@ class Locks:
         return sorted(fresh), waits
 
     @contextlib.contextmanager
-    def taking_addresses(self, keys: Iterable[AddressKey]) -> Iterator[None]:
-        """Note that addresses are held. **Raises**: `CrossedError` where a row was not free."""
+    def taking_addresses(self, keys: Iterable[AddressKey], *, waits: bool) -> Iterator[None]:
+        """Note that addresses are held. **Raises**: `CrossedError` where one was not free at once."""
         try:
             yield
         except DBAPIError as error:
             origin: Any = error.orig
-            if getattr(origin, "sqlstate", None) != _NOT_AVAILABLE:
+            # Who waited, and for too long, is not crossed: the database has refused it once.
+            if waits or getattr(origin, "sqlstate", None) != _NOT_AVAILABLE:
                 raise
             self._plan.addresses.update(keys)
             raise CrossedError("addresses") from error

@@ -77,7 +77,7 @@ async def lock_addresses(
         wanted, waits = await work.locks.before_addresses(asked)
     found: list[rows.AddressRow] = []
     table = tables.addresses
-    with work.locks.taking_addresses(wanted):
+    with work.locks.taking_addresses(wanted, waits=waits):
         for start in range(0, len(wanted), _KEYS_MAX):
             chunk = wanted[start : start + _KEYS_MAX]
             statement = (

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import structlog
-from sqlalchemy import insert
+from sqlalchemy import insert, text
 
 from reconciler.storage import reads, tables
 from reconciler.storage.engine import make_engine
@@ -30,8 +30,8 @@ def other(lane: str) -> Take:
     return lambda work: work.lock_lanes(exclusive=None, shared=[lane])
 
 
-def name(text: str) -> Take:
-    return lambda work: work.lock_names([text])
+def name(word: str) -> Take:
+    return lambda work: work.lock_names([word])
 
 
 def address(*numbers: int) -> Take:
@@ -179,3 +179,29 @@ async def test_many_that_take_anything_in_any_order_exclude_each_other_and_all_e
                 tasks.create_task(store.run(lambda work, wants=wants: unit(wants, work)))
     assert len(ended) == 40
     assert [entry for entry in logs if "deadlock" in str(entry.get("error"))] == []
+
+
+async def test_who_waited_too_long_in_order_is_refused_by_the_database(store: Store) -> None:
+    """It is one of the few attempts that a unit of work has, and no crossing."""
+    held, done = asyncio.Event(), asyncio.Event()
+
+    async def holds(work: Work) -> None:
+        await address(1)(work)
+        held.set()
+        await done.wait()
+
+    async def waits(work: Work) -> None:
+        await work.connection.execute(text("SET LOCAL lock_timeout = '30ms'"))
+        await address(1)(work)
+
+    async def let_go() -> None:
+        await asyncio.sleep(0.2)
+        done.set()
+
+    with structlog.testing.capture_logs() as logs:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(store.run(holds))
+            await held.wait()
+            tasks.create_task(let_go())
+            tasks.create_task(store.run(waits))
+    assert [entry["event"] for entry in logs].count("unit_of_work_repeated") >= 2
