@@ -49,6 +49,8 @@ class Referee:
         #: When a person last said something: their words are verdicts of their own.
         self.decided_at: set[datetime] = set()
         self.checked = 0
+        #: In which block each transfer was found final by these rules.
+        self._granted: dict[str, str] = {}
 
     # --- what is sent ---
 
@@ -184,6 +186,8 @@ class Referee:
             self._fail(event, f"{told.counted} counts of {told.amount}")
         if told.counted:
             self._check_owner(book, event, told, movement)
+        if told.state is not TransferState.FINAL:
+            self._granted.pop(told.transfer, None)
         if told.block is not None:
             self._check_block(event, told)
 
@@ -219,7 +223,10 @@ class Referee:
         stands = street.stands_in(tx, block)
         if not stands:
             self._fail(event, f"{told.transfer} is not in block {block.height}")
+        if self._granted.get(told.transfer) == told.block.hash:
+            return  # what is final stays so, also when more is asked for later
         if told.state is TransferState.FINAL and told.counted and chain == event.chain:
+            self._granted[told.transfer] = told.block.hash
             # What is final for one order stays so when a person gives it to another.
             by_person = told.rule is MatchRule.DECISION or tx in self.books.decided
             amount = told.amount if by_person else max(told.amount, event.due)
