@@ -18,6 +18,7 @@ from chains.heed import heed_cancellation
 from chains.line import Line, Taken
 from chains.lost import LostTransfers
 from chains.marks import Marks
+from chains.mempool import MempoolWatch
 from chains.observe import BlockTaken, Observer, ReadFailed, Reorganised, SourceStarted, nobody
 from chains.pace import FollowSettings, chance, rest_s
 from chains.port import ChainSource, Checkpoint, FollowStatus, Head, Header, Step, WatchEntry
@@ -72,6 +73,14 @@ class Follower:
             self._marks,
             watched=self._watched,
             recent=self._recent,
+            clock=clock,
+            settings=self._settings,
+            failed=self._note_failure,
+        )
+        self._mempool = MempoolWatch(
+            source,
+            self._marks,
+            watched=self._watched,
             clock=clock,
             settings=self._settings,
             failed=self._note_failure,
@@ -135,13 +144,13 @@ class Follower:
         )
 
     async def _turn(self) -> Step | None:
-        """Do the next piece of work: the line and the side work by turns, then wait."""
+        """Do the next piece of work: the mempool when it is due, the line and the side work by turns."""
         if not self._started:
             await self._begin()
         self._welcome()
         self._side_first = not self._side_first
         works = [self._side.next_piece, self._advance]
-        for work in works if self._side_first else works[::-1]:
+        for work in [self._mempool.next_step, *(works if self._side_first else works[::-1])]:
             step = await work()
             if step is not None:
                 return step
@@ -182,10 +191,12 @@ class Follower:
         return self._head is not None and tip is not None and self._head.header.height > tip.height
 
     def _patience_s(self) -> float:
-        """Give how long to wait at most: until silent blocks or the last watermark are due."""
+        """Give how long to wait at most: until silent blocks, the last watermark or a look are due."""
         settings = self._settings
         due = settings.empty_watermark_s if self._line.silent else settings.resend_s
-        return min(settings.wait_s, max(0.01, due - self._marks.since_said_s()))
+        look_s = self._mempool.due_in_s()
+        waits = [settings.wait_s, due - self._marks.since_said_s()]
+        return max(0.01, min(waits if look_s is None else [*waits, look_s]))
 
     # --- the line ------------------------------------------------------------------------------
 
@@ -260,10 +271,12 @@ class Follower:
     def _take(self) -> Step | None:
         """Take the next read blocks: silent ones wait for company, one with facts stands alone."""
         taken = self._ready[0]
-        if (self._lost or taken.transfers) and self._line.silent is not None:
+        speaks = self._lost or taken.transfers or self._mempool.loses_to(taken)
+        if speaks and self._line.silent is not None:
             return self._marks.silent_step()
         self._ready.popleft()
-        dropped = self._lost.settle(taken)
+        taken, gone = self._mempool.mined(taken)
+        dropped = [*self._lost.settle(taken), *gone]
         self._remember(taken)
         if dropped or taken.transfers or self._line.said is None:
             return self._marks.say(taken, [*dropped, *taken.transfers])

@@ -49,6 +49,12 @@ class FollowSettings(Struct, frozen=True, kw_only=True):
         3_840.0,
     )
     covered_a_step: int = 1_000
+    #: How often the mempool is looked at, on chains that have one.
+    mempool_s: float = 2.0
+    #: Mempool transfers are announced again so often. Source: DESIGN section 5.
+    mempool_again_s: float = 600.0
+    mempool_transfers_max: int = 100_000
+    mempool_facts_a_step: int = 1_000
     requests_max: int = 10_000
     rest_first_s: float = 0.25
     rest_s_max: float = 30.0

@@ -15,7 +15,7 @@ believes it. No method ever answers "nothing" for "I do not know": it raises.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -73,6 +73,18 @@ class BlockRead(Struct, frozen=True, kw_only=True):
     transfers: Sequence[TransferSeen]
     ignored: dict[str, int]
     recipients: frozenset[bytes]
+    spent: Mapping[str, str] = {}
+
+
+class Unmined(Struct, frozen=True, kw_only=True):
+    """What waits in a node's mempool: all that it pays to watched addresses, and who spends what.
+
+    `transfers` have no block and name the outpoints that they spend. `spent` says of the outpoints
+    that were asked about which waiting transaction spends each: `<txid>:<n>` to txid. What is missing
+    says nothing: nodes forget, and no two have the same mempool.
+    """
+
+    transfers: Sequence[TransferSeen] = ()
     spent: Mapping[str, str] = {}
 
 
@@ -169,8 +181,13 @@ class ChainSource(Protocol):
         """Return when the head may have moved, at the latest after `timeout_s`. Never raises."""
         ...
 
-    async def pending(self, watched: WatchedAddresses) -> Sequence[TransferSeen]:
-        """Give the mempool's transfers to us; empty on chains whose mempool says nothing (EVM)."""
+    async def pending(
+        self, watched: WatchedAddresses, outpoints: Collection[str]
+    ) -> Unmined | None:
+        """Give what waits to be mined; None on chains whose mempool says nothing (EVM).
+
+        Asked between blocks, with the outpoints of what was seen before. **Raises**: `Retryable`.
+        """
         ...
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Final
@@ -38,7 +38,7 @@ from chains.evm.wire import FullBlock
 from chains.heed import heed_cancellation
 from chains.observe import Observer, nobody
 from chains.pool import RpcPool
-from chains.port import BlockRead, Head, Header, WatchedAddresses
+from chains.port import BlockRead, Head, Header, Unmined, WatchedAddresses
 from chains.rpc import NodeLimits, RpcNode
 from schemas.amounts import BaseUnits
 from schemas.caip import AssetName, ChainName
@@ -275,10 +275,12 @@ class EvmSource:
             return
         await self._clock.sleep(min(timeout_s, self._poll_s))
 
-    async def pending(self, watched: WatchedAddresses) -> Sequence[TransferSeen]:
-        """Give nothing: an EVM mempool shows intentions, which decide nothing."""
-        del watched
-        return ()
+    async def pending(
+        self, watched: WatchedAddresses, outpoints: Collection[str]
+    ) -> Unmined | None:
+        """Say that there is none: an EVM mempool shows intentions, which decide nothing."""
+        del watched, outpoints
+        return None
 
     def _client(self, node: RpcNode) -> EvmClient:
         return self._clients[id(node)]

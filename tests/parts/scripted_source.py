@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
 from chains.catalog import ChainEntry
 from chains.errors import ChainError, NodeBehind, Unsupported, WrongChain
-from chains.port import BlockRead, Head, Header, WatchedAddresses
+from chains.port import BlockRead, Head, Header, Unmined, WatchedAddresses
 from schemas.amounts import BaseUnits
 from schemas.caip import AssetName, ChainName
 from schemas.facts import (
@@ -93,6 +93,11 @@ class Pay(Struct, frozen=True):
     def nonce_of(self) -> str:
         return f"0xPayer:{self.nonce or self.name}"
 
+    @property
+    def outpoint(self) -> str:
+        """What it spends on a chain with outpoints."""
+        return f"{tx_id(self.nonce or self.name)}:0"
+
 
 class Block(Struct, frozen=True):
     header: Header
@@ -118,6 +123,10 @@ class ScriptedSource:
         self.waits = 0
         self.reads: list[int] = []
         self.ranges: list[tuple[int, int]] = []
+        #: What waits to be mined; None on a chain whose mempool says nothing, and nothing is spent.
+        self.mempool: list[Pay] | None = None
+        self.mempool_failures: deque[ChainError] = deque()
+        self.looks = 0
         self.failures: deque[ChainError] = deque()
         self.fail_reads: dict[int, deque[ChainError]] = {}
         self.on_wait: Callable[[], None] = lambda: None
@@ -161,6 +170,9 @@ class ScriptedSource:
         )
         self.blocks[header.hash] = Block(header, tuple(pays))
         self.branch.append(header.hash)
+
+    def _used_by(self, pay: Pay) -> str:
+        return pay.nonce_of.lower() if self.mempool is None else pay.outpoint
 
     def _fail(self) -> None:
         if self.failures:
@@ -217,7 +229,7 @@ class ScriptedSource:
             transfers=self._transfers(block, watched),
             ignored={},
             recipients=frozenset(address(pay.to) for pay in block.pays),
-            spent={pay.nonce_of.lower(): tx_id(pay.name) for pay in block.pays},
+            spent={self._used_by(pay): tx_id(pay.name) for pay in block.pays},
         )
 
     async def read_range(
@@ -260,25 +272,46 @@ class ScriptedSource:
         self.clock.pass_s(timeout_s)
         self.on_wait()
 
-    async def pending(self, watched: WatchedAddresses) -> Sequence[TransferSeen]:
-        return ()
+    async def pending(
+        self, watched: WatchedAddresses, outpoints: Collection[str]
+    ) -> Unmined | None:
+        self.looks += 1
+        self._fail()
+        if self.mempool_failures:
+            raise self.mempool_failures.popleft()
+        if self.mempool is None:
+            return None
+        return Unmined(
+            transfers=[
+                self._seen(pay, None, FoundBy.MEMPOOL)
+                for pay in self.mempool
+                if address(pay.to) in watched
+            ],
+            spent={
+                pay.outpoint: tx_id(pay.name) for pay in self.mempool if pay.outpoint in outpoints
+            },
+        )
 
     def _transfers(self, block: Block, watched: WatchedAddresses) -> list[TransferSeen]:
-        header = block.header
         return [
-            TransferSeen(
-                transfer=transfer_id(CHAIN, tx_id(pay.name), "value"),
-                chain=CHAIN,
-                asset=COIN,
-                sender="",
-                to=display(address(pay.to)),
-                amount=BaseUnits(pay.amount),
-                block=BlockRef(height=header.height, hash=header.hash, time=header.time),
-                first_seen_at=self.clock.now(),
-                evidence=Evidence(method="receipts"),
-                found_by=FoundBy.WATCH,
-                nonce_of=pay.nonce_of,
-            )
+            self._seen(pay, block.header, FoundBy.WATCH)
             for pay in block.pays
             if address(pay.to) in watched
         ]
+
+    def _seen(self, pay: Pay, header: Header | None, found_by: FoundBy) -> TransferSeen:
+        has_mempool = self.mempool is not None
+        return TransferSeen(
+            transfer=transfer_id(CHAIN, tx_id(pay.name), "value"),
+            chain=CHAIN,
+            asset=COIN,
+            sender="",
+            to=display(address(pay.to)),
+            amount=BaseUnits(pay.amount),
+            block=header and BlockRef(height=header.height, hash=header.hash, time=header.time),
+            first_seen_at=self.clock.now(),
+            evidence=Evidence(method="receipts" if header else "mempool"),
+            found_by=found_by,
+            spends=(pay.outpoint,) if has_mempool else (),
+            nonce_of=None if has_mempool else pay.nonce_of,
+        )

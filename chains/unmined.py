@@ -1,0 +1,165 @@
+"""Transfers that wait to be mined: what was said of them, and what became of them.
+
+Pure bookkeeping of the loop. Reads looks into the mempool and blocks, gives `TransferSeen` without a
+block and `TransferDropped`. A transfer is dropped only where another transaction spends one of its
+outpoints, in the mempool or in a block; that it is missing decides nothing here: who reads the facts
+stops counting on what is not announced any more. Lost on restart, which delays a verdict.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from chains.line import Taken
+from chains.port import Unmined
+from schemas.facts import TransferDropped, TransferSeen
+from schemas.values import split_transfer_id
+
+#: A transfer that is missing for so many announcements is forgotten: it was never said to be gone.
+MISSES_MAX: Final = 3
+
+
+class _Known(Struct):
+    """One transfer that was announced. `missing_since_s` is None while the mempool has it."""
+
+    seen: TransferSeen
+    said_at_s: float
+    missing_since_s: float | None = None
+
+
+class UnminedTransfers:
+    """What the mempool paid us, by transfer. **Units**: seconds of a clock that never falls."""
+
+    def __init__(self, *, again_s: float, transfers_max: int) -> None:
+        self._again_s = again_s
+        self._transfers_max = transfers_max
+        self._known: dict[str, _Known] = {}
+        self._by_outpoint: defaultdict[str, set[str]] = defaultdict(set)
+
+    def __len__(self) -> int:
+        """Count the transfers that wait to be mined."""
+        return len(self._known)
+
+    @property
+    def outpoints(self) -> AbstractSet[str]:
+        """What the known transfers spend: whoever else spends one of these replaces them."""
+        return self._by_outpoint.keys()
+
+    def compare(
+        self, found: Unmined, now_s: float, *, facts_max: int
+    ) -> list[TransferSeen | TransferDropped]:
+        """Give what a look into the mempool says anew, no more than so many facts at a time.
+
+        What is replaced is said before what replaces it, so that one payment never counts twice.
+        """
+        facts: list[TransferSeen | TransferDropped] = []
+        present = {seen.transfer for seen in found.transfers}
+        firsts = [self._with_first_sight(seen) for seen in found.transfers]
+        facts += self._gone(present, found, now_s, facts_max)
+        for seen in firsts:
+            if len(facts) >= facts_max:
+                break
+            if self._is_news(seen, now_s):
+                facts.append(seen)
+        return facts
+
+    def inherited(self, taken: Taken) -> Taken:
+        """Give a block whose transfers know since when their money waits, under another id too."""
+        if not self._known or not taken.transfers:
+            return taken
+        return replace(taken, transfers=[self._with_first_sight(seen) for seen in taken.transfers])
+
+    def settle(self, taken: Taken) -> list[TransferDropped]:
+        """Compare with a block: what it mined waits no longer, and what it made impossible is gone."""
+        for seen in taken.transfers:
+            self._forget(seen.transfer)
+        dropped: list[TransferDropped] = []
+        for outpoint in self._by_outpoint.keys() & taken.spent.keys():
+            dropped += self._spent_by(outpoint, taken.spent[outpoint])
+        return sorted(dropped, key=lambda fact: fact.transfer)
+
+    def _gone(
+        self, present: AbstractSet[str], found: Unmined, now_s: float, facts_max: int
+    ) -> Iterator[TransferDropped]:
+        missing = [known for name, known in self._known.items() if name not in present]
+        for known in missing:
+            fact = self._replaced(known.seen, found)
+            if fact is not None and facts_max > 0:
+                facts_max -= 1
+                self._forget(known.seen.transfer)
+                yield fact
+            elif known.missing_since_s is None:
+                known.missing_since_s = now_s
+            elif now_s - known.missing_since_s > MISSES_MAX * self._again_s:
+                self._forget(known.seen.transfer)
+
+    def _replaced(self, seen: TransferSeen, found: Unmined) -> TransferDropped | None:
+        for outpoint in seen.spends:
+            user = found.spent.get(outpoint)
+            if user is not None and user != _tx(seen):
+                return _dropped(seen, outpoint, user)
+        return None
+
+    def _spent_by(self, outpoint: str, user: str) -> Iterator[TransferDropped]:
+        for name in sorted(self._by_outpoint.get(outpoint, ())):
+            seen = self._known[name].seen
+            self._forget(name)
+            if _tx(seen) != user:
+                yield _dropped(seen, outpoint, user)
+
+    def _with_first_sight(self, seen: TransferSeen) -> TransferSeen:
+        """A payment of the same money to the same address was first seen when the first of them was."""
+        rivals = {name for outpoint in seen.spends for name in self._by_outpoint.get(outpoint, ())}
+        times = [
+            known.seen.first_seen_at
+            for name in rivals
+            if (known := self._known[name]).seen.to == seen.to
+        ]
+        first = min([seen.first_seen_at, *times])
+        return seen if first == seen.first_seen_at else replace(seen, first_seen_at=first)
+
+    def _is_news(self, seen: TransferSeen, now_s: float) -> bool:
+        known = self._known.get(seen.transfer)
+        if known is None:
+            if len(self._known) >= self._transfers_max:
+                return False  # it is found when it is mined
+            self._remember(_Known(seen, now_s))
+            return True
+        known.missing_since_s = None
+        if now_s - known.said_at_s < self._again_s:
+            return False
+        known.said_at_s = now_s
+        return True
+
+    def _remember(self, known: _Known) -> None:
+        self._known[known.seen.transfer] = known
+        for outpoint in known.seen.spends:
+            self._by_outpoint[outpoint].add(known.seen.transfer)
+
+    def _forget(self, name: str) -> None:
+        known = self._known.pop(name, None)
+        for outpoint in known.seen.spends if known else ():
+            rivals = self._by_outpoint[outpoint]
+            rivals.discard(name)
+            if not rivals:
+                del self._by_outpoint[outpoint]
+
+
+def _tx(seen: TransferSeen) -> str:
+    return split_transfer_id(seen.transfer)[1]
+
+
+def _dropped(seen: TransferSeen, outpoint: str, user: str) -> TransferDropped:
+    return TransferDropped(
+        transfer=seen.transfer,
+        chain=seen.chain,
+        to=seen.to,
+        replaced_by=user,
+        reason=f"{outpoint} was used by another",
+    )

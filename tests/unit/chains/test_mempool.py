@@ -1,0 +1,267 @@
+"""What waits to be mined: announced once, again now and then, and gone only where something proves it."""
+
+from __future__ import annotations
+
+import pytest
+
+from chains.errors import NodeUnavailable
+from chains.line import Taken
+from chains.pace import FollowSettings
+from chains.port import Unmined
+from chains.unmined import UnminedTransfers
+from schemas.facts import AddressCovered, FoundBy, TransferDropped, TransferSeen, Watermark
+from schemas.values import transfer_id
+from tests.parts.follow_story import Story
+from tests.parts.scripted_source import CHAIN, Pay, ScriptedSource, StoppedClock, tx_id
+
+US = 7
+OTHER = 9
+STRANGER = 8
+
+
+async def waiting(*pays: Pay, **settings: float) -> Story:
+    """A story on a chain with a mempool, which is covered and watches two of our addresses."""
+    story = Story(settings=FollowSettings(**settings))
+    story.source.mempool = []
+    story.begin()
+    await story.covers(0)
+    story.watch(US, OTHER)
+    await story.until(AddressCovered)
+    story.source.mempool.extend(pays)
+    return story
+
+
+def names(facts: list) -> list[str]:
+    return [fact.transfer for fact in facts]
+
+
+def id_of(name: str) -> str:
+    return transfer_id(CHAIN, tx_id(name), "value")
+
+
+async def pass_s(story: Story, seconds: float) -> None:
+    """Take steps until so much time has passed."""
+    until = story.clock.monotonic_s() + seconds
+    while story.clock.monotonic_s() < until:
+        await story.step()
+
+
+async def test_a_payment_is_seen_before_it_is_mined_and_said_once():
+    story = await waiting()
+    story.source.mempool.append(Pay("a", US, 5))
+    (seen,) = await story.until(TransferSeen)
+    assert (seen.block, seen.amount, seen.found_by) == (None, 5, FoundBy.MEMPOOL)
+    await pass_s(story, 500)
+    assert names(story.of(TransferSeen)) == [id_of("a")]
+
+
+async def test_what_still_waits_is_said_again_with_its_first_sight():
+    story = await waiting(Pay("a", US))
+    await pass_s(story, 1_900)
+    seen = story.of(TransferSeen)
+    assert names(seen) == [id_of("a")] * 4
+    assert len({fact.first_seen_at for fact in seen}) == 1
+
+
+async def test_strangers_payments_are_no_news():
+    story = await waiting(Pay("a", STRANGER))
+    await pass_s(story, 60)
+    assert story.of(TransferSeen) == []
+
+
+async def test_an_address_that_is_watched_later_finds_what_waits():
+    story = await waiting(Pay("a", STRANGER))
+    story.watch(STRANGER)
+    assert names(await story.until(TransferSeen)) == [id_of("a")]
+
+
+async def test_a_replacement_to_somebody_else_drops_it_before_anything_is_mined():
+    story = await waiting(Pay("a", US, nonce="coin"))
+    await story.until(TransferSeen)
+    story.source.mempool[:] = [Pay("b", STRANGER, nonce="coin")]
+    (gone,) = await story.until(TransferDropped)
+    assert (gone.transfer, gone.replaced_by) == (id_of("a"), tx_id("b"))
+
+
+async def test_a_replacement_that_is_mined_unseen_drops_it():
+    story = await waiting(Pay("a", US, nonce="coin"))
+    await story.until(TransferSeen)
+    story.source.mempool.clear()
+    story.source.mine(Pay("b", STRANGER, nonce="coin"))
+    (gone,) = await story.until(TransferDropped)
+    assert (gone.transfer, gone.replaced_by) == (id_of("a"), tx_id("b"))
+
+
+@pytest.mark.parametrize("mined", [False, True])
+async def test_a_replacement_that_pays_the_same_address_inherits_first_sight(mined: bool):
+    story = await waiting(Pay("a", US, 5, nonce="coin"))
+    (first,) = await story.until(TransferSeen)
+    await pass_s(story, 100)
+    twin = Pay("b", US, 5, nonce="coin")
+    story.source.mempool[:] = [] if mined else [twin]
+    if mined:
+        story.source.mine(twin)
+    await story.until(TransferDropped)
+    (again,) = [fact for fact in story.of(TransferSeen) if fact.transfer == id_of("b")]
+    assert again.first_seen_at == first.first_seen_at
+    dropped, seen = story.of(TransferDropped)[0], again
+    facts = story.facts
+    assert mined or facts.index(dropped) < facts.index(seen), (
+        "one payment counts once at any moment"
+    )
+
+
+async def test_a_replacement_that_pays_another_of_ours_inherits_nothing():
+    story = await waiting(Pay("a", US, nonce="coin"))
+    (first,) = await story.until(TransferSeen)
+    await pass_s(story, 100)
+    story.source.mempool[:] = [Pay("b", OTHER, nonce="coin")]
+    await story.until(TransferDropped)
+    assert story.of(TransferSeen)[-1].first_seen_at > first.first_seen_at
+
+
+async def test_that_it_is_missing_decides_nothing():
+    story = await waiting(Pay("a", US))
+    await story.until(TransferSeen)
+    story.source.mempool.clear()
+    await pass_s(story, 4_000)
+    assert story.of(TransferDropped) == []
+    story.source.mempool.append(Pay("a", US))
+    await pass_s(story, 10)
+    assert names(story.of(TransferSeen)) == [id_of("a")] * 2
+
+
+async def test_one_that_comes_back_after_its_replacement_is_seen_again():
+    story = await waiting(Pay("a", US, nonce="coin"))
+    (first,) = await story.until(TransferSeen)
+    story.source.mempool[:] = [Pay("b", US, nonce="coin")]
+    await story.until(TransferDropped)
+    story.source.mempool[:] = [Pay("a", US, nonce="coin")]
+    (gone,) = await story.until(TransferDropped)
+    assert gone.transfer == id_of("b")
+    again = story.of(TransferSeen)[-1]
+    assert (again.transfer, again.first_seen_at) == (id_of("a"), first.first_seen_at)
+
+
+async def test_mined_it_stands_in_its_block_and_waits_no_longer():
+    story = await waiting(Pay("a", US))
+    await story.until(TransferSeen)
+    story.source.mempool.clear()
+    story.source.mine(Pay("a", US))
+    (seen,) = await story.until(TransferSeen)
+    assert seen.block is not None
+    await pass_s(story, 2_000)
+    assert len(story.of(TransferSeen)) == 2
+    assert story.of(TransferDropped) == []
+
+
+async def test_what_a_reorganisation_puts_back_into_the_mempool_waits_again():
+    story = await waiting()
+    story.source.mine(Pay("a", US))
+    await story.until(TransferSeen)
+    story.source.fork(1, [], [])
+    story.source.mempool.append(Pay("a", US))
+    await story.covers(2)
+    await pass_s(story, 5)
+    assert story.of(TransferSeen)[-1].block is None
+
+
+async def test_a_mempool_that_cannot_be_read_holds_up_no_block():
+    story = await waiting()
+    story.source.mempool_failures.extend([NodeUnavailable("no answer")] * 3)
+    story.source.mine(Pay("a", US))
+    (seen,) = await story.until(TransferSeen)
+    assert seen.block is not None
+    story.source.mempool.append(Pay("b", US))
+    assert names(await story.until(TransferSeen)) == [id_of("b")]
+
+
+async def test_a_chain_without_a_mempool_is_asked_once():
+    story = Story()
+    story.begin()
+    await story.covers(0)
+    await pass_s(story, 100)
+    assert story.source.looks == 1
+
+
+async def test_a_flood_is_said_in_parts_and_no_more_than_is_kept():
+    story = await waiting(
+        *(Pay(f"p{number}", US) for number in range(50)),
+        mempool_facts_a_step=7,
+        mempool_transfers_max=30,
+    )
+    await pass_s(story, 60)
+    said = [[f for f in step.facts if isinstance(f, TransferSeen)] for step in story.steps]
+    assert max(map(len, said)) == 7
+    assert len({fact.transfer for some in said for fact in some}) == 30
+
+
+async def test_blocks_without_facts_are_said_before_the_one_that_drops_a_transfer():
+    """A fact needs a block of its own: coverage below it must not wait for what the block says."""
+    story = await waiting(Pay("a", US, nonce="coin"), empty_watermark_s=30.0)
+    await story.until(TransferSeen)
+    story.source.mempool.clear()
+    story.source.mine(blocks=3)
+    story.source.mine(Pay("b", STRANGER, nonce="coin"))
+    await story.until(TransferDropped)
+    marks = [(mark.from_height, mark.height) for mark in story.of(Watermark)]
+    assert [mark for mark in marks if mark[1] > 0] == [(1, 3), (4, 4)]
+
+
+async def test_final_blocks_that_are_read_in_one_go_take_off_what_they_mine():
+    story = await waiting(Pay("a", US))
+    await story.until(TransferSeen)
+    story.source.mempool.clear()
+    story.source.mine(Pay("a", US))
+    story.source.mine(blocks=9)
+    story.source.finalized = story.source.height
+    await story.covers(story.source.height)
+    assert story.source.ranges
+    story.source.mempool.append(Pay("a", US))
+    await pass_s(story, 5)
+    assert [seen.block is None for seen in story.of(TransferSeen)] == [True, False, True]
+
+
+async def test_what_was_away_and_came_back_is_known_for_as_long_as_any_other():
+    story = await waiting(Pay("a", US, nonce="coin"))
+    await story.until(TransferSeen)
+    story.source.mempool.clear()
+    await pass_s(story, 1_500)
+    story.source.mempool.append(Pay("a", US, nonce="coin"))
+    await pass_s(story, 10)
+    story.source.mempool.clear()
+    await pass_s(story, 1_500)
+    story.source.mine(Pay("b", STRANGER, nonce="coin"))
+    assert names(await story.until(TransferDropped)) == [id_of("a")]
+
+
+async def test_it_is_looked_at_as_often_as_the_settings_say():
+    story = await waiting(mempool_s=0.25, wait_s=1.0)
+    before = story.source.looks
+    await pass_s(story, 60)
+    assert 200 <= story.source.looks - before <= 260
+
+
+def taken(source: ScriptedSource, *, spent: dict[str, str]) -> Taken:
+    header = source.mine()
+    return Taken(
+        from_height=header.height, parent_hash=header.parent_hash, header=header, spent=spent
+    )
+
+
+def known(source: ScriptedSource, pay: Pay) -> UnminedTransfers:
+    unmined = UnminedTransfers(again_s=600, transfers_max=10)
+    found = Unmined(transfers=[source._seen(pay, None, FoundBy.MEMPOOL)])
+    assert len(unmined.compare(found, 0.0, facts_max=10)) == 1
+    return unmined
+
+
+def test_a_transaction_replaces_itself_nowhere() -> None:
+    """A node may name the payer of an outpoint and leave out what it pays; a block may, too."""
+    source, pay = ScriptedSource(StoppedClock()), Pay("a", US)
+    source.mempool = []
+    own = {pay.outpoint: tx_id("a")}
+    assert known(source, pay).compare(Unmined(spent=own), 1.0, facts_max=10) == []
+    unmined = known(source, pay)
+    assert unmined.settle(taken(source, spent=own)) == []
+    assert (len(unmined), len(unmined.outpoints)) == (0, 0)
