@@ -21,7 +21,16 @@ from chains.marks import Marks
 from chains.mempool import MempoolWatch
 from chains.observe import BlockTaken, Observer, ReadFailed, Reorganised, SourceStarted, nobody
 from chains.pace import FollowSettings, chance, rest_s
-from chains.port import ChainSource, Checkpoint, FollowStatus, Head, Header, Step, WatchEntry
+from chains.port import (
+    ChainSource,
+    Checkpoint,
+    FollowStatus,
+    Head,
+    Header,
+    OlderWatermarks,
+    Step,
+    WatchEntry,
+)
 from chains.side_work import SideWork
 from chains.spans import Spans
 from chains.take_back import Allowed, TakeBack
@@ -36,7 +45,8 @@ class Follower:
     """Follows one chain (`chains.port.FollowLoop`).
 
     It begins after the checkpoint's last watermark, else at `start_at`; with neither, the first
-    `next_step` raises `NoCheckpoint`. `log_id` names the log and is copied into every watermark.
+    `next_step` raises `NoCheckpoint`. `log_id` names the log and is copied into every watermark. `older`
+    is asked where a reorganisation goes below what is held in memory; what it raises comes out.
     """
 
     def __init__(
@@ -47,6 +57,7 @@ class Follower:
         checkpoint: Checkpoint | None,
         log_id: str,
         start_at: int | None,
+        older: OlderWatermarks,
         clock: Clock,
         observer: Observer = nobody,
         settings: FollowSettings | None = None,
@@ -86,7 +97,7 @@ class Follower:
             failed=self._note_failure,
         )
         self._marks.watchlist_upto = self._side.watchlist_upto
-        self._take_back = TakeBack(source, self._line, limit=limit)
+        self._take_back = TakeBack(source, self._line, limit=limit, older=older)
         self._lost = LostTransfers(kept_blocks=limit)
         self._ready: deque[Taken] = deque()
         self._retraction: Step | None = None
@@ -311,6 +322,8 @@ class Follower:
         self._marks.finalized = min(self._marks.finalized, left.height)
         self._retracted_total += len(facts)
         self._held = None
+        if not allowed.is_ours:
+            self._start_at = left.height + 1
         depth = tip.height - left.height
         self._observer(
             Reorganised(chain=self._source.chain, depth=depth, common_height=left.height)

@@ -70,6 +70,20 @@ class Line:
         """Every height of which we know the hash."""
         return self._hashes
 
+    def extend_below(self, older: Sequence[Watermark]) -> bool:
+        """Add older watermarks of ours that the oldest one follows; tell whether there were any."""
+        if not self.watermarks:
+            return False
+        first = self.watermarks[0]
+        lower = [mark for mark in older if mark.height < first.height]
+        joined = linked([*lower, *self.watermarks])
+        new = joined[: len(joined) - len(self.watermarks)]
+        for mark in new:
+            self._hashes[mark.from_height - 1] = mark.parent_hash
+            self._hashes[mark.height] = mark.hash
+        self.watermarks = joined
+        return bool(new)
+
     def known_at_or_below(self, height: int) -> int | None:
         """Give the highest known height up to this one."""
         return max((known for known in self._hashes if known <= height), default=None)

@@ -15,7 +15,7 @@ believes it. No method ever answers "nothing" for "I do not know": it raises.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -204,6 +204,11 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     def last(self) -> Watermark:
         """The newest watermark."""
         return self.watermarks[-1]
+
+
+#: Gives the watermarks that stand in the stream, oldest first, from a height up or from as far back as
+#: the stream reaches: the loop's own memory ends sooner.
+OlderWatermarks = Callable[[int], Awaitable[Sequence[Watermark]]]
 
 
 class Step(Struct, frozen=True, kw_only=True):

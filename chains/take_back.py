@@ -12,12 +12,15 @@ from msgspec import Struct
 from chains.errors import HeldReorganisation, NodeBehind
 from chains.forks import where_they_part
 from chains.line import Line
-from chains.port import ChainSource, Header
+from chains.port import ChainSource, Header, OlderWatermarks
 from schemas.values import ParentRef
 
 
 class Allowed(Struct, frozen=True, kw_only=True):
-    """What may be taken back: everything above `left`. `is_ours` is false when nothing of ours is left."""
+    """What may be taken back: everything above `left`.
+
+    `is_ours` is false when nothing that was ever said is left: then `left` is the block of theirs below.
+    """
 
     left: Header
     is_ours: bool
@@ -26,11 +29,14 @@ class Allowed(Struct, frozen=True, kw_only=True):
 class TakeBack:
     """Walks down the node's line. A reorganisation beyond the limit needs a second voice."""
 
-    def __init__(self, source: ChainSource, line: Line, *, limit: int) -> None:
+    def __init__(
+        self, source: ChainSource, line: Line, *, limit: int, older: OlderWatermarks
+    ) -> None:
         self.released = False
         self._source = source
         self._line = line
         self._limit = limit
+        self._older = older
 
     async def allow(self, theirs: Header, tip: ParentRef) -> Allowed:
         """Ask for the chain again, walk down, and give what is left of our line.
@@ -43,8 +49,16 @@ class TakeBack:
         if not found.is_ours:
             await self._require_release(found.left, tip)
             found = await self._walk(theirs, self._line.bottom)
+            while not found.is_ours and await self._remember_more(tip):
+                found = await self._walk(theirs, self._line.bottom)
         self.released = False
         return found
+
+    async def _remember_more(self, tip: ParentRef) -> bool:
+        """Read on in the stream, twice as deep as before; False when it reaches no further."""
+        bottom = self._line.bottom
+        deeper = bottom - max(tip.height - bottom, self._limit)
+        return self._line.extend_below(await self._older(max(0, deeper)))
 
     async def _walk(self, header: Header, floor: int) -> Allowed:
         """Go down parent by parent to a block of ours, or to the floor."""

@@ -21,7 +21,7 @@ from chains.catalog import CatalogueError
 from chains.errors import NoCheckpoint
 from chains.follow import Follower, FollowSettings
 from chains.observe import Observer
-from chains.port import ChainSource, Checkpoint, FollowLoop, FollowStatus
+from chains.port import ChainSource, Checkpoint, FollowLoop, FollowStatus, OlderWatermarks
 from chains.registry import open_source
 from chains.rpc import NodeLimits
 from reconciler.audit.ask import Asker
@@ -194,13 +194,14 @@ def watcher_of(parts: Parts, chain: ChainName) -> tuple[Watcher, ChainSource]:
         look_ups_a_minute=paces.look_ups_per_minute,
     )
 
-    def follow(checkpoint: Checkpoint | None, log_id: str) -> FollowLoop:
+    def follow(checkpoint: Checkpoint | None, log_id: str, older: OlderWatermarks) -> FollowLoop:
         return Follower(
             source,
             entry=entry,
             checkpoint=checkpoint,
             log_id=log_id,
             start_at=table.start_at,
+            older=older,
             clock=parts.clock,
             observer=observer,
             settings=follow_settings,

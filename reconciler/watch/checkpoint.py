@@ -6,7 +6,7 @@ Every lane carries every watermark, so one lane tells all. Reads the log; writes
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -22,7 +22,7 @@ from schemas.facts import BlockRetracted, LookedUpState, TransactionLookedUp, Wa
 
 #: Offsets read in one go on the way back.
 CHUNK_OFFSETS: Final = 2_000
-#: A header list longer than this helps nobody; a reorganisation below it needs a person anyway.
+#: More is not held in memory from the start: below it, a reorganisation reads on in the log.
 WATERMARKS_MAX: Final = 20_000
 #: Where the chain has no finality of its own, so many times the limit is read back.
 LIMITS_BACK: Final = 4
@@ -53,14 +53,10 @@ async def read_tail(stream: Stream, chain: ChainName, *, reorganisation_limit: i
 
     The checkpoint is None when no watermark is kept. **Raises**: `StreamUnavailable`.
     """
-    lane = Lane(transfers_topic(chain), 0)
-    first, end = await stream.bounds(lane)
     facts: deque[Watermark | BlockRetracted] = deque()
     answered: dict[str, LookedUpState] = {}
     told_at: datetime | None = None
-    while end > first:
-        start = max(first, end - CHUNK_OFFSETS)
-        records = await _read(stream, lane, start, end)
+    async for records in _from_the_end(stream, chain):
         found = [_fact(record) for record in records]
         told_at = told_at or _told_at(records)
         facts.extendleft(
@@ -70,8 +66,7 @@ async def read_tail(stream: Stream, chain: ChainName, *, reorganisation_limit: i
         answered = {fact.request: fact.state for fact in looked_up} | answered
         if _reaches_far_enough(standing_watermarks(facts), reorganisation_limit):
             break
-        end = start
-    standing = standing_watermarks(facts)
+    standing = standing_watermarks(facts)[-WATERMARKS_MAX:]
     checkpoint = Checkpoint(watermarks=standing) if standing else None
     return Tail(
         checkpoint=checkpoint,
@@ -79,6 +74,22 @@ async def read_tail(stream: Stream, chain: ChainName, *, reorganisation_limit: i
         unsettled=frozenset(name for name, state in answered.items() if state in _UNSETTLED),
         told_at=told_at,
     )
+
+
+async def read_standing(stream: Stream, chain: ChainName, *, down_to: int) -> list[Watermark]:
+    """Give the watermarks that stand at the end of lane 0, oldest first, down to one at or below a height.
+
+    Fewer where less is kept. **Raises**: `StreamUnavailable`.
+    """
+    facts: deque[Watermark | BlockRetracted] = deque()
+    standing: list[Watermark] = []
+    async for records in _from_the_end(stream, chain):
+        found = [_fact(record) for record in reversed(records)]
+        facts.extendleft(fact for fact in found if isinstance(fact, Watermark | BlockRetracted))
+        standing = standing_watermarks(facts)
+        if standing and standing[0].height <= down_to:
+            break
+    return standing
 
 
 def standing_watermarks(facts: Iterable[Watermark | BlockRetracted]) -> list[Watermark]:
@@ -106,7 +117,7 @@ def standing_watermarks(facts: Iterable[Watermark | BlockRetracted]) -> list[Wat
         elif fact.height == standing[-1].height and fact.hash == standing[-1].hash:
             standing[-1] = fact
         fell_back = False
-    return standing[-WATERMARKS_MAX:]
+    return standing
 
 
 def _reaches_far_enough(standing: list[Watermark], reorganisation_limit: int) -> bool:
@@ -115,6 +126,16 @@ def _reaches_far_enough(standing: list[Watermark], reorganisation_limit: int) ->
     last = standing[-1]
     floor = last.finalized_height or last.height - LIMITS_BACK * reorganisation_limit
     return standing[0].height <= floor or len(standing) >= WATERMARKS_MAX
+
+
+async def _from_the_end(stream: Stream, chain: ChainName) -> AsyncIterator[list[Record]]:
+    """Read lane 0 in spans, the last one first; each in the order of its records."""
+    lane = Lane(transfers_topic(chain), 0)
+    first, end = await stream.bounds(lane)
+    while end > first:
+        start = max(first, end - CHUNK_OFFSETS)
+        yield await _read(stream, lane, start, end)
+        end = start
 
 
 async def _read(stream: Stream, lane: Lane, start: int, end: int) -> list[Record]:

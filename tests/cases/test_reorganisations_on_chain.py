@@ -264,3 +264,26 @@ async def test_g05_rollback_of_all_that_hangs_on_it_is_repeated_without_harm(
     event = await world.last()
     assert (event.phase, event.received_final) == (Phase.CONFIRMED, DUE)
     assert await world.open_exceptions() == {}
+
+
+async def test_g01_blocks_that_the_watcher_no_longer_remembers_are_taken_back_as_well(
+    quick_world: World,
+) -> None:
+    """Three times the limit, with a second node that agrees: orders lose what those blocks paid."""
+    own = quick_world.context.routes["own"]
+    async with whole_way(quick_world, [POLYGON], start=False) as way:
+        line, depth = way.polygon, 5 * LIMIT
+        line.chain.finality_lag(None)
+        line.second_node()
+        line.limit = LIMIT
+        await line.open()
+        quick_world.context.routes = {"own": route_of(own, line.asset("USDT"))}
+        to = await way.place()
+        tx = line.pay(to, DUE)
+        for _ in range(depth):
+            await way.mine(1, on=line)
+        assert (await quick_world.last()).phase is Phase.CONFIRMED
+        line.chain.reorganise(depth, drop=[tx], beyond_finalized=True)
+        await way.pass_time(timedelta(minutes=30), on=line)
+        assert "reversed" in await quick_world.kinds("o-1")
+        assert "coverage_gap" not in await quick_world.open_exceptions()

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 from chains.follow import Follower
 from chains.pace import FollowSettings
-from chains.port import Checkpoint, Step, WatchEntry
+from chains.port import Checkpoint, OlderWatermarks, Step, WatchEntry
+from reconciler.watch.checkpoint import standing_watermarks
 from schemas.facts import BlockRetracted, TransferSeen, Watermark
 from tests.parts.scripted_source import (
     START,
@@ -17,6 +18,16 @@ from tests.parts.scripted_source import (
     display,
     entry,
 )
+
+
+def read_back(steps: Sequence[Step]) -> OlderWatermarks:
+    """Give what a loop asks for that remembers too little: what stands in the log of these steps."""
+
+    async def older(_down_to: int) -> Sequence[Watermark]:
+        facts = [fact for step in steps for fact in step.facts]
+        return standing_watermarks(f for f in facts if isinstance(f, Watermark | BlockRetracted))
+
+    return older
 
 
 class Story:
@@ -39,6 +50,7 @@ class Story:
             checkpoint=checkpoint,
             log_id="log-1",
             start_at=start_at,
+            older=read_back(self.steps),
             clock=self.clock,
             observer=self.observed.append,
             settings=self.settings,
@@ -95,7 +107,8 @@ class Story:
 def applied(steps: Sequence[Step]) -> tuple[dict[str, tuple[int, str]], tuple[int, str] | None]:
     """Apply steps as a naive reader does: which transfers stand where, and what is covered.
 
-    Refuses what a reader would hold: a watermark that does not follow coverage.
+    Refuses what a reader would hold or pass over: a watermark that does not follow coverage, a
+    retraction of what was not covered last.
     """
     standing: dict[str, tuple[int, str]] = {}
     covered: tuple[int, str] | None = None
@@ -105,6 +118,7 @@ def applied(steps: Sequence[Step]) -> tuple[dict[str, tuple[int, str]], tuple[in
                 assert fact.block is not None
                 standing[fact.transfer] = (fact.block.height, fact.block.hash)
             elif isinstance(fact, BlockRetracted):
+                assert covered == (fact.height, fact.hash), "what was never covered is taken back"
                 covered = (fact.parent.height, fact.parent.hash)
                 standing = {k: at for k, at in standing.items() if at[0] <= fact.parent.height}
             elif isinstance(fact, Watermark):

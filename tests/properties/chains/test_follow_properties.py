@@ -13,18 +13,21 @@ from tests.parts.follow_story import Story, applied
 from tests.parts.scripted_source import START, Pay, address, tx_id
 
 ADDRESSES = 4
-LIMIT = 12
+LIMIT = 4
+#: Deeper than what is held in memory, and than what is read back at a start.
+DEEPEST = 40
 FAULTS = [NodeBehind("later"), AnswerRefused("root"), NodeUnavailable("cut off")]
 
 pays = st.lists(st.integers(0, ADDRESSES - 1), max_size=2)
 action = st.one_of(
     st.tuples(st.just("mine"), pays),
     st.tuples(st.just("quiet"), st.integers(1, 9)),
-    st.tuples(st.just("fork"), st.integers(1, LIMIT), st.lists(pays, min_size=1, max_size=5)),
+    st.tuples(st.just("fork"), st.integers(1, DEEPEST), st.lists(pays, min_size=1, max_size=5)),
     st.tuples(st.just("watch"), st.integers(0, ADDRESSES - 1)),
     st.tuples(st.just("lag"), st.integers(0, 3)),
     st.tuples(st.just("fail"), st.sampled_from(FAULTS)),
     st.tuples(st.just("final"), st.integers(LIMIT, 30)),
+    st.tuples(st.just("each"), st.integers(1, 12), pays),
     st.tuples(st.just("restart")),
     st.tuples(st.just("steps"), st.integers(1, 4)),
 )
@@ -49,6 +52,10 @@ class History:
         match act:
             case ("mine", numbers):
                 source.mine(*self.pays(numbers))
+            case ("each", blocks, numbers):
+                for _ in range(blocks):
+                    source.mine(*self.pays(numbers))
+                    await story.step()
             case ("quiet", blocks):
                 source.mine(blocks=blocks)
             case ("fork", depth, branch):

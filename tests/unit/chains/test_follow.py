@@ -18,6 +18,7 @@ from chains.errors import (
 )
 from chains.observe import SourceStarted
 from chains.pace import FollowSettings
+from chains.port import Checkpoint, Step
 from schemas.facts import (
     AddressCovered,
     BalanceSeen,
@@ -749,3 +750,77 @@ async def test_the_status_says_where_the_loop_stands():
     assert (status.head_height, status.covered_height, status.finalized_height) == (9, 9, 4)
     assert (status.watched, status.failures_in_a_row, status.held) == (2, 0, None)
     assert status.covered_time == story.source.tip.time
+
+
+# Deeper than what is held in memory
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_blocks_that_are_no_longer_held_in_memory_are_taken_back_as_any_other(restarts: bool):
+    """Three blocks are the limit and twice as many are remembered; thirty leave the chain."""
+    story = Story(limit=3)
+    story.source.mine(blocks=9)
+    story.begin()
+    story.watch(US)
+    await story.covers(9)
+    for number in range(30):
+        story.source.mine(Pay(f"p{number}", US))
+        await story.covers(story.source.height)
+    if restarts:
+        marks = [mark for mark in story.of(Watermark) if mark.height > 36]
+        story.begin(start_at=None, checkpoint=Checkpoint(watermarks=marks))
+        story.watch(US)
+    story.source.fork(30, *([Pay(f"q{number}", US)] for number in range(31)))
+    story.source.second_node_agrees = True
+    story.source.reads.clear()
+    await story.covers(40)
+    standing, covered = applied(story.steps)
+    assert covered == (40, story.source.tip.hash)
+    assert set(standing) == {
+        transfer_id(CHAIN, tx_id(f"q{number}"), "value") for number in range(31)
+    }
+    assert min(story.source.reads) == 10, "what stands is not read again"
+
+
+async def test_one_word_of_a_person_is_enough_however_deep_it_goes():
+    story = Story(limit=3)
+    loop = story.begin()
+    await story.covers(0)
+    for _ in range(40):
+        story.source.mine()
+        await story.covers(story.source.height)
+    story.source.fork(35, *([] for _ in range(36)))
+    said = 0
+
+    def release() -> None:
+        nonlocal said
+        if loop.status().held is not None and not said:
+            said += 1
+            loop.request(ReleaseReorganisation(request="r", chain=CHAIN, actor="ann", reason="ok"))
+
+    story.source.on_wait = release
+    await story.covers(41)
+    assert said == 1
+    assert applied(story.steps)[1] == (41, story.source.tip.hash)
+
+
+async def test_where_nothing_that_was_ever_said_is_left_the_new_branch_is_read_from_there():
+    """Not from where the watcher once began, which may be years ago by then."""
+    story = Story(limit=3)
+    story.source.mine(blocks=20)
+    story.begin(start_at=5)
+    await story.covers(20)
+    marks = [mark for mark in story.of(Watermark) if mark.height >= 12]
+    story.steps.clear()  # retention took what was before
+    story.steps.append(Step(facts=marks))
+    story.begin(start_at=5, checkpoint=Checkpoint(watermarks=marks))
+    story.watch(US)
+    story.source.fork(18, *([Pay(f"q{number}", US)] for number in range(20)))
+    story.source.second_node_agrees = True
+    story.source.reads.clear()
+    await story.covers(22)
+    first = marks[0].from_height
+    assert min(story.source.reads) == first
+    standing, covered = applied(story.steps)
+    assert covered == (22, story.source.tip.hash)
+    assert {height for height, _ in standing.values()} == set(range(first, 23))

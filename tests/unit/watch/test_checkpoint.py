@@ -11,7 +11,7 @@ from reconciler.kernel import ManualClock
 from reconciler.stream.promise import Lane
 from reconciler.stream.topics import topic_specs, transfers_topic
 from reconciler.watch import checkpoint
-from reconciler.watch.checkpoint import read_tail, standing_watermarks
+from reconciler.watch.checkpoint import read_standing, read_tail, standing_watermarks
 from reconciler.watch.publishing import messages_of
 from schemas.facts import LookedUpState, TransactionLookedUp
 from tests.parts.memory_stream import MemoryLog, MemoryStream
@@ -195,3 +195,14 @@ def test_the_moment_of_a_watermark_is_not_its_place():
     first, second = watermark(5, branch="a"), watermark(5, branch="b")
     assert standing_watermarks([first, second]) == [first]
     assert second.time - first.time == timedelta()
+
+
+@pytest.mark.parametrize(("down_to", "first"), [(95, 94), (40, 39), (0, 1)])
+async def test_older_watermarks_are_read_back_as_far_as_they_are_asked_for(
+    down_to, first, monkeypatch
+):
+    monkeypatch.setattr(checkpoint, "CHUNK_OFFSETS", 2)
+    stream = await log_of(*([watermark(h)] for h in range(1, 100)))
+    found = await read_standing(stream, CHAIN, down_to=down_to)
+    assert [mark.height for mark in found] == list(range(found[0].height, 100))
+    assert first <= found[0].height <= max(1, down_to)

@@ -57,7 +57,8 @@ class World:
         self.meters = Meters()
 
     def watcher(self):
-        def follow(checkpoint, log_id):
+        def follow(checkpoint, log_id, older):
+            self.older = older
             self.loops.append(ScriptedLoop(checkpoint, log_id))
             return self.loops[-1]
 
