@@ -174,6 +174,7 @@ def _policy(
             "retracted_patience", table.retracted_patience or retracted
         ),
         pending_patience_s=whole_seconds("pending_patience", table.pending_patience or pending),
+        mempool_patience_s=whole_seconds("mempool_patience", table.mempool_patience),
         grace_s=whole_seconds("grace", table.grace),
         clock_slack_s=chain.clock_slack_s,
         not_watched_after_s=not_watched_after_s,

@@ -216,6 +216,7 @@ class RouteTable(Table, frozen=True):
     grace: Span = parse_span("30d")
     retracted_patience: Span | None = None
     pending_patience: Span | None = None
+    mempool_patience: Span = parse_span("30m")
     flag_by_address: bool = True
     flag_by_reserved_amount: bool = True
     claims_max: Annotated[int, Meta(ge=0, le=20)] = 3

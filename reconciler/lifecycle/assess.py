@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import Struct
 
-from reconciler.lifecycle.counting import Sums, end_of_open, sum_up
+from reconciler.lifecycle.counting import Sums, end_of_open, is_forgotten, sum_up
 from reconciler.lifecycle.due import due_of
 from reconciler.lifecycle.facts import OrderFacts
 from reconciler.lifecycle.finality import is_reached, tier_of_transfer
@@ -26,10 +26,11 @@ from schemas.values import TransferName
 
 
 class Assessment(Struct, frozen=True, kw_only=True):
-    """The status, which transfers became final by it, and when to judge again."""
+    """The status, which transfers became final or were forgotten by it, and when to judge again."""
 
     status: Status
     granted: tuple[TransferName, ...]
+    forgotten: tuple[TransferName, ...]
     due: Due
     transfers: tuple[OrderTransfer, ...]
     by_decision: bool
@@ -37,6 +38,7 @@ class Assessment(Struct, frozen=True, kw_only=True):
 
 def assess(facts: OrderFacts, moment: Moment, previous: Status | None) -> Assessment:
     """Judge an order at a moment. The same arguments give the same answer, always."""
+    facts, forgotten = _forget(facts, moment)
     transfers, granted = _grant_finality(facts, moment, previous)
     facts = msgspec.structs.replace(facts, transfers=transfers)
     sums = sum_up(facts.terms, facts.claims, transfers, facts.decisions, moment, previous)
@@ -45,10 +47,30 @@ def assess(facts: OrderFacts, moment: Moment, previous: Status | None) -> Assess
     return Assessment(
         status=status,
         granted=granted,
+        forgotten=forgotten,
         due=due_of(facts, sums, status, moment),
         transfers=transfers,
         by_decision=_by_decision(facts),
     )
+
+
+def _forget(facts: OrderFacts, moment: Moment) -> tuple[OrderFacts, tuple[TransferName, ...]]:
+    """Mark what no node shows any more. It may be announced again, or be mined after all."""
+    if not moment.verdicts:
+        return facts, ()
+    gone = tuple(t.transfer for t in facts.transfers if is_forgotten(facts.terms, t, moment))
+    if not gone:
+        return facts, ()
+    transfers = tuple(
+        msgspec.structs.replace(t, state=forgotten_state(t)) if t.transfer in gone else t
+        for t in facts.transfers
+    )
+    return msgspec.structs.replace(facts, transfers=transfers), gone
+
+
+def forgotten_state(transfer: OrderTransfer) -> TransferState:
+    """Say what forgotten money is: what a block once had keeps the patience with that block."""
+    return TransferState.UNKNOWN if transfer.retracted_at is None else TransferState.RETRACTED
 
 
 def _grant_finality(

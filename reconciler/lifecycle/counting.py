@@ -70,6 +70,22 @@ def still_pending(terms: Terms, transfer: OrderTransfer, moment: Moment) -> bool
     return transfer.state is TransferState.RETRACTED and not has_lapsed(terms, transfer, moment)
 
 
+def mempool_until(terms: Terms, transfer: OrderTransfer) -> datetime | None:
+    """Say until when money that waits to be mined is counted on; None where it does not wait.
+
+    Nodes forget what is not mined, and say nothing of it: it is announced as long as one has it.
+    """
+    if transfer.state is not TransferState.SEEN or transfer.heard_at is None:
+        return None
+    return transfer.heard_at + timedelta(seconds=terms.policy.mempool_patience_s)
+
+
+def is_forgotten(terms: Terms, transfer: OrderTransfer, moment: Moment) -> bool:
+    """Tell whether no node has shown money for too long that was not mined, while the chain went on."""
+    limit, until = mempool_until(terms, transfer), moment.decided_until
+    return limit is not None and until is not None and until > limit
+
+
 def has_lapsed(terms: Terms, transfer: OrderTransfer, moment: Moment) -> bool:
     """Tell whether the patience with a retracted block is over. The mempool does not renew it."""
     if transfer.retracted_at is None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from reconciler.lifecycle.counting import Sums, end_of_open, sum_up
+from reconciler.lifecycle.counting import Sums, end_of_open, mempool_until, sum_up
 from reconciler.lifecycle.facts import OrderFacts
 from reconciler.lifecycle.finality import depth_required, tier_of_transfer
 from reconciler.lifecycle.phases import patience_of_pending, phase_of, second_look_until
@@ -55,6 +55,8 @@ def _times(facts: OrderFacts, sums: Sums, status: Status, moment: Moment) -> Seq
             found.append(facts.terms.placed_at + timedelta(seconds=policy.not_watched_after_s))
     patience = timedelta(seconds=policy.retracted_patience_s)
     found += [t.retracted_at + patience for t in facts.transfers if t.retracted_at is not None]
+    limits = [mempool_until(facts.terms, t) for t in facts.transfers]
+    found += [limit for limit in limits if limit is not None]
     if facts.claims and not sums.counted and not sums.late:
         found.append(facts.claims[0].claimed_at + timedelta(seconds=policy.claim_patience_s))
     return found

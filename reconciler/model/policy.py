@@ -46,6 +46,7 @@ class RoutePolicy(Message, frozen=True):
     `late_revive_within_s` None means that a person reviews late money.
     `flag_by_address`, `flag_by_reserved_amount`: whether money beyond doubt flags an order that its
     customer forgot to flag; else it waits as `paid_unflagged`.
+    `mempool_patience_s`: how long after its last announcement money that is not mined is counted on.
     `second_look_s`: how long an order that is over without money waits for somebody to compare what
     its own address holds; 0 where nobody does.
     """
@@ -62,6 +63,7 @@ class RoutePolicy(Message, frozen=True):
     claim_patience_s: int = 1_200
     retracted_patience_s: int = 600
     pending_patience_s: int = 7_200
+    mempool_patience_s: int = 1_800
     grace_s: int = 2_592_000
     clock_slack_s: int = 60
     not_watched_after_s: int = 120

@@ -17,7 +17,7 @@ class OrderTransfer(Struct, frozen=True, kw_only=True):
 
     `amount` is the whole movement, `share` the part a person gave to this order (all of it unless
     split). `first_time` is when it was first seen in the mempool, else its first block's time: it
-    decides *in time* once, whatever is mined again later. `tx_total` is all that its transaction
+    decides *in time* once, whatever is mined again later. `heard_at` is when it was last announced. `tx_total` is all that its transaction
     pays us in this asset. `retracted_at` is the coverage time at which its block was taken back;
     `was_final` stays true through a retraction. `decided` tells that a person gave it to the order,
     `disposed` that a person sent it back or wrote it off: it can never count again.
@@ -35,6 +35,7 @@ class OrderTransfer(Struct, frozen=True, kw_only=True):
     tx_total: int
     rule: MatchRule
     reason: str
+    heard_at: datetime | None = None
     coinbase: bool = False
     was_final: bool = False
     retracted_at: datetime | None = None

@@ -106,6 +106,11 @@ async def judge(
         row = ledger.transfers[name]
         row.state, row.was_final, row.retracted_at = TransferState.FINAL, True, None
         ledger.put_transfer(row)
+    for told in assessment.transfers:
+        if told.transfer in assessment.forgotten:
+            row = ledger.transfers[told.transfer]
+            row.state = told.state
+            ledger.put_transfer(row)
     by_decision = by_person or assessment.by_decision
     kinds = events_between(before, assessment.status, by_decision=by_decision)
     _store(entry, assessment, moment)

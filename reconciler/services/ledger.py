@@ -362,6 +362,7 @@ class Ledger:
             tx_total=row.tx_total,
             rule=MatchRule(row.rule),
             reason=row.reason,
+            heard_at=row.heard_at,
             coinbase=row.coinbase,
             was_final=row.was_final,
             retracted_at=row.retracted_at,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from chains.addresses import canonical_key
@@ -25,6 +26,8 @@ from schemas.values import OrderReference, split_transfer_id
 
 #: What a column holds; no chain comes near.
 _HEIGHT_MAX: Final = 2**63 - 1
+#: Announcements of what waits come every ten minutes; nearer ones are repeats of a restart.
+_HEARD_EVERY: Final = timedelta(minutes=5)
 _ON_CHAIN = frozenset({TransferState.INCLUDED, TransferState.FINAL})
 
 
@@ -40,7 +43,7 @@ async def apply_seen(
         return
     _check(ledger, fact)
     row = ledger.transfers.get(fact.transfer)
-    if row is not None and _is_repeat(row, fact):
+    if row is not None and _is_repeat(row, fact, item.recorded_at):
         return
     touched = set(ledger.owners_of(fact.transfer))
     tx = split_transfer_id(fact.transfer)[1]
@@ -50,6 +53,8 @@ async def apply_seen(
         await _take_over(ledger, row, item)
     else:
         _move(ledger, row, fact)
+        if fact.block is None:
+            row.heard_at = max(row.heard_at, item.recorded_at)
     ledger.put_transfer(row)
     touched |= _add_up_tx(ledger, row)
     if not ledger.owners_of(row.transfer):
@@ -170,10 +175,11 @@ def _check(ledger: Ledger, fact: TransferSeen) -> None:
     require_ours(ledger, fact.chain, fact.to)
 
 
-def _is_repeat(row: TransferRow, fact: TransferSeen) -> bool:
-    """Tell whether a sighting says nothing new."""
+def _is_repeat(row: TransferRow, fact: TransferSeen, recorded_at: datetime) -> bool:
+    """Tell whether a sighting says nothing new: that money still waits is news now and then."""
     if fact.block is None:
-        return row.state in _ON_CHAIN or row.state == TransferState.SEEN
+        fresh = recorded_at < row.heard_at + _HEARD_EVERY
+        return row.state in _ON_CHAIN or (row.state == TransferState.SEEN and fresh)
     same_place = (row.height, row.block_hash) == (fact.block.height, fact.block.hash)
     return row.state in _ON_CHAIN and same_place and _is_same_money(row, fact)
 

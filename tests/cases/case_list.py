@@ -139,8 +139,8 @@ UTXO: Final = {
         "two mempool transactions with a prevout in common; one confirms",
     ),
     "B09": Waits(
-        "a mempool transfer that is not told of again stays pending until it is dropped",
-        "three misses while coverage advances make it unknown; one answer never does",
+        "a mempool transfer that is not told of three times is counted on no longer, and is not dropped",
+        "a provider that leaves out what waits, between ones that do not",
     ),
     "B10": Waits(
         "depth is counted from stored heights; without a height nothing is confirmed",

@@ -14,8 +14,9 @@ import pytest
 from chains.addresses import AddressError
 from chains.registry import parse_address
 from schemas.amounts import AmountError, parse_decimal_amount
-from schemas.codes import Phase
+from schemas.codes import Attention, Phase
 from schemas.commands import PlaceOrder
+from schemas.facts import TransferSeen
 from tests.parts.whole_way import Way
 from tests.parts.world import ETHEREUM, World, address
 
@@ -168,27 +169,64 @@ async def test_b07_bitcoin_address_on_another_chain_s_route_is_refused_by_name(
 # CH-B09
 
 
+async def announced(world: World, seen: TransferSeen, *, minutes: int) -> None:
+    """Let time pass while a node goes on showing what waits."""
+    for _ in range(minutes // 10):
+        await world.facts(seen)
+        await world.pass_time(timedelta(minutes=10))
+    await world.facts(seen)
+    await world.pass_time(timedelta(minutes=minutes % 10))
+
+
 async def test_b09_what_one_answer_leaves_out_has_not_gone(world: World) -> None:
-    """Seen, not told of for many blocks, told again: pending all the while; only a drop ends it."""
+    """Seen, not told of for many blocks, told again: pending all the while."""
     to = await world.place()
     seen = world.ethereum.seen(to, 25_000_000, position="out:0", height=None, sender="")
     for _ in range(3):
         await world.facts(seen)
         await world.mine(5)
     assert await world.kinds("o-1") == ["awaiting", "detected"]
-    await world.pass_time(timedelta(minutes=75))
+    await announced(world, seen, minutes=75)
     assert (await world.last()).phase is Phase.DETECTED, "pending in time holds the order"
     await world.facts(world.ethereum.dropped(seen))
     assert (await world.kinds("o-1"))[2] == "withdrawn"
 
 
+@pytest.mark.parametrize(("silent", "gone"), [(29, False), (31, True)])
+async def test_b09_what_three_announcements_leave_out_is_counted_on_no_longer(
+    world: World, silent: int, gone: bool
+) -> None:
+    """It is not dropped: it may be shown again, and it counts when it is mined."""
+    to = await world.place()
+    seen = world.ethereum.seen(to, 25_000_000, position="out:0", height=None, sender="")
+    await announced(world, seen, minutes=10)
+    await world.pass_time(timedelta(minutes=silent))
+    assert await world.kinds("o-1") == ["awaiting", "detected", *(["withdrawn"] if gone else [])]
+    await world.facts(seen)
+    last = await world.last()
+    assert (last.phase, last.received_pending) == (Phase.DETECTED, 25_000_000)
+    await world.mine(3, world.ethereum.at(seen))
+    assert (await world.last()).phase is Phase.CONFIRMED
+
+
+async def test_b09_neighbour_an_order_ends_without_what_was_forgotten(quick_world: World) -> None:
+    to = await quick_world.place()
+    seen = quick_world.ethereum.seen(to, 25_000_000, position="out:0", height=None, sender="")
+    await announced(quick_world, seen, minutes=20)
+    await quick_world.pass_time(timedelta(minutes=31))
+    await quick_world.pass_time(timedelta(minutes=10))
+    assert (await quick_world.kinds("o-1"))[-2:] == ["withdrawn", "expired"]
+    assert await quick_world.open_exceptions() == {}
+    await quick_world.mine(3, quick_world.ethereum.at(seen))
+    assert (await quick_world.last()).attention == (Attention.LATE,)
+
+
 async def test_b09_neighbour_pending_money_holds_an_order_only_so_long(quick_world: World) -> None:
     to = await quick_world.place()
     seen = quick_world.ethereum.seen(to, 25_000_000, position="out:0", height=None, sender="")
-    await quick_world.facts(seen)
-    await quick_world.pass_time(timedelta(minutes=60 + 119))
+    await announced(quick_world, seen, minutes=60 + 110)
     assert (await quick_world.last()).phase is Phase.DETECTED
-    await quick_world.pass_time(timedelta(minutes=2))
+    await quick_world.pass_time(timedelta(minutes=15))
     assert (await quick_world.last()).phase is Phase.EXPIRED
     assert set(await quick_world.open_exceptions()) == {"pending_at_end"}
 

@@ -72,6 +72,7 @@ def money(
     tx_total: float | None = None,
     rule: MatchRule = MatchRule.ADDRESS,
     retracted_at: float | None = None,
+    heard_at: float | None = None,
     **more: object,
 ) -> OrderTransfer:
     """A transfer first seen at a minute, in the block of that minute unless in the mempool."""
@@ -93,6 +94,7 @@ def money(
         "rule": rule,
         "reason": "",
         "was_final": state is TransferState.FINAL,
+        "heard_at": None if heard_at is None else minute(heard_at),
         "retracted_at": None if retracted_at is None else minute(retracted_at),
         **more,
     }

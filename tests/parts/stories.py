@@ -70,6 +70,7 @@ def moves() -> st.SearchStrategy[list[tuple]]:
         ),
         st.tuples(st.just("pay"), order, st.just(100), st.just("usdt"), st.just(False)),
         st.tuples(st.just("see"), order, st.sampled_from(SHARES)),
+        st.tuples(st.just("see_again"), small),
         st.tuples(st.just("mine_seen"), small),
         st.tuples(st.just("drop"), small),
         st.tuples(st.just("mine"), st.integers(1, 4)),
@@ -249,6 +250,10 @@ class Teller:
             self.seen.append(fact)
             self.mempool.append(fact)
             await self._fact(fact)
+
+    async def see_again(self, which: int) -> None:
+        if which < len(self.mempool):
+            await self._fact(self.mempool[which])
 
     async def mine_seen(self, which: int) -> None:
         if which < len(self.mempool):

@@ -215,6 +215,12 @@ class Chain:
             balance=BaseUnits(amount),
         )
 
+    def at(self, seen: TransferSeen) -> TransferSeen:
+        """The same transfer in the next block."""
+        return msgspec.structs.replace(
+            seen, block=self.block(self.height + 1), found_by=FoundBy.WATCH
+        )
+
     def dropped(self, seen: TransferSeen) -> TransferDropped:
         return TransferDropped(
             transfer=seen.transfer,
