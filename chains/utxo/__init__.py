@@ -1,0 +1,1 @@
+"""Bitcoin and the chains that are made like it: networks as data, addresses and scripts."""
