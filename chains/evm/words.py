@@ -5,18 +5,16 @@ Pure. Nodes differ in letter case, in `0x` and `0X`, and in padding; nothing beh
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from chains.errors import AnswerRefused
+from chains.typed import find_hash
 
 #: keccak256("Transfer(address,address,uint256)"): ERC-20, ERC-721 and EIP-7708 share it.
 TRANSFER_TOPIC: Final = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
 HASH_CHARACTERS: Final = 66
 _ADDRESS_CHARACTERS: Final = 42
-_TYPED_MAX: Final = 2_000
-_TRANSACTION_ID: Final = re.compile(r"(?<![0-9a-fA-F])(?:0[xX])?([0-9a-fA-F]{64})(?![0-9a-fA-F])")
 
 
 def integer(text: str) -> int:
@@ -60,5 +58,5 @@ def hash_text(text: str) -> str:
 
 def find_transaction_id(text: str) -> str | None:
     """Find the one 32-byte hash in what a person typed; None when there is none, or several."""
-    found = {match.lower() for match in _TRANSACTION_ID.findall(text[:_TYPED_MAX])}
-    return f"0x{found.pop()}" if len(found) == 1 else None
+    found = find_hash(text)
+    return None if found is None else f"0x{found}"
