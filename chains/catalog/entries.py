@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -27,6 +27,9 @@ class AssetClass(StrEnum):
     VOLATILE = "volatile"
 
 
+#: Chains of outputs, where a token would be a meaning that others give to them.
+_WITHOUT_TOKENS: Final = "bip122:"
+
 Digits = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,77})$")]
 
 
@@ -37,7 +40,8 @@ class Asset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     has not asked for are still offered; contracts that mirror the coin, and tokens that take a fee
     or rebase, are not). Below `dust` a transfer is kept and not counted unless it completes a sum;
     above `amount_max` it is not believed. `log_shape` names how its Transfer log differs from
-    ERC-20's, where it does.
+    ERC-20's, where it does: the coin of a chain of contracts has none of its own (`native`), a chain
+    without contracts has no logs at all (`none`).
     """
 
     id: str
@@ -48,7 +52,7 @@ class Asset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dust: Digits
     amount_max: Digits
     offered: bool = True
-    log_shape: Literal["erc20", "native"] = "erc20"
+    log_shape: Literal["erc20", "native", "none"] = "erc20"
     source: str
     verified_at: str
 
@@ -85,7 +89,8 @@ class ChainEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     the watcher takes back by itself. `clock_slack_s`: how far a block's time may lie behind the true
     one. `finalized`: whether nodes have a notion of finality of their own. `receipts_root`: how
     receipts hash to the header's root: `standard`, `without_bridge_receipts` (Polygon keeps state-sync
-    receipts outside it) or `none` (not checkable).
+    receipts outside it) or `none` (not checkable, or a chain that has no receipts). `coverage_time`: what
+    a chain's time is read from, where a block's own need not rise.
     """
 
     id: str
@@ -169,6 +174,9 @@ class Catalogue:
             raise CatalogueError(message)
         if asset.chain not in self._chains:
             message = f"asset {asset.id}: its chain is not in the catalogue"
+            raise CatalogueError(message)
+        if asset.chain.startswith(_WITHOUT_TOKENS) and not asset.is_coin:
+            message = f"asset {asset.id}: only the chain's coin can be watched there"
             raise CatalogueError(message)
         if not 0 < asset.dust_base_units < asset.amount_max_base_units:
             message = f"asset {asset.id}: dust must be above zero and below amount_max"

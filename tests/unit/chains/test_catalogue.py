@@ -6,6 +6,7 @@ from eth_utils.address import is_checksum_address
 from chains.catalog import Catalogue, CatalogueError, load_catalogue
 from chains.evm.address import COIN_MIRRORS
 from chains.registry import contract_of
+from chains.utxo.networks import NETWORKS
 from schemas.caip import AssetName, ChainName, asset_reference
 
 SHIPPED = load_catalogue()
@@ -31,7 +32,51 @@ def test_every_chain_has_its_coin_first_and_every_real_contract(chain, coin, sym
 
 
 def test_no_other_chain_is_shipped():
-    assert sorted(SHIPPED.chains) == sorted(chain for chain, _, _ in EXPECTED)
+    assert sorted(SHIPPED.chains) == sorted([*(chain for chain, _, _ in EXPECTED), *NETWORKS])
+
+
+#: chain's own row: coin number, block time, least depth, dust
+BITCOIN_LIKE = [
+    ("bip122:000000000019d6689c085ae165831e93", 0, "BTC", "600", 1, 546),
+    ("bip122:12a765e31ffd4059bada1e25190f6e98", 2, "LTC", "150", 4, 5_460),
+    ("bip122:1a91e3dace36e2be3bf030a65679fe82", 3, "DOGE", "60", 10, 100_000),
+]
+
+
+@pytest.mark.parametrize(("chain", "number", "symbol", "block_time", "depth", "dust"), BITCOIN_LIKE)
+def test_bitcoin_like_chains_have_their_coin_and_their_own_pace(
+    chain, number, symbol, block_time, depth, dust
+):
+    entry = SHIPPED.chain(ChainName(chain))
+    assert (entry.block_time_s, entry.least_depth) == (block_time, depth)
+    assert entry.reorganisation_limit * float(block_time) == 6 * 3_600
+    (coin,) = SHIPPED.assets_of(ChainName(chain))
+    assert (coin.id, coin.symbol) == (f"{chain}/slip44:{number}", symbol)
+    assert coin.dust_base_units == dust
+
+
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=lambda network: network.name)
+def test_every_bitcoin_like_network_is_listed_with_what_it_can_hold(network):
+    entry = SHIPPED.chain(network.chain)
+    assert (entry.name, entry.test_chain) == (network.name, network.test)
+    assert (entry.finalized, entry.coverage_time) == (False, "median_time_past")
+    assert entry.receipts_root == "none"
+    (coin,) = SHIPPED.assets_of(network.chain)
+    assert (coin.decimals, coin.asset_class, coin.log_shape) == (8, "volatile", "none")
+    assert coin.amount_max_base_units == network.money_max
+    assert (coin.id == f"{network.chain}/slip44:1") == network.test
+
+
+def test_a_token_on_a_chain_that_has_none_is_refused_by_name(tmp_path: Path):
+    chain = "bip122:000000000019d6689c085ae165831e93"
+    file = tmp_path / "more.toml"
+    file.write_text(
+        f"[[asset]]{MORE.split('[[asset]]')[1]}".replace(
+            "eip155:31337/slip44:1", f"{chain}/omni:31"
+        )
+    )
+    with pytest.raises(CatalogueError, match="omni:31: only the chain's coin can be watched"):
+        load_catalogue(file)
 
 
 def test_decimals_are_18_on_bsc_and_6_elsewhere():
