@@ -69,6 +69,11 @@ def inspect_block(
     **Raises**: `CatalogueError` for an unknown chain; `AnswerRefused` or `NodeBehind` where the file
     contradicts itself, its receipts' root, or the chain.
     """
+    if not chain.startswith("eip155:"):
+        message = (
+            f"chain {chain}: its blocks cannot be read yet; there is a reader for eip155 chains"
+        )
+        raise CatalogueError(message)
     listed = listed_on(chain, catalogue)
     file = decode(content, BlockFile)
     if file.chain is not None and file.chain != chain:

@@ -17,10 +17,16 @@ from chains.evm.source import EvmSource
 from chains.observe import Observer, nobody
 from chains.port import ChainSource
 from chains.rpc import NodeLimits
-from schemas.amounts import BaseUnits
+from chains.typed import find_hash
+from chains.utxo import address as utxo_address
+from chains.utxo.networks import NAMESPACE, NETWORKS, Network
+from schemas.amounts import AmountError, BaseUnits, format_decimal_amount
 from schemas.caip import AssetName, ChainName, asset_reference
 
-_READ: Final = ("eip155",)
+_EVM: Final = "eip155"
+#: Whose addresses are read, and whose blocks.
+_READ: Final = (_EVM, NAMESPACE)
+_WATCHED: Final = (_EVM,)
 
 
 def parse_address(chain: ChainName, text: str) -> Address:
@@ -29,8 +35,8 @@ def parse_address(chain: ChainName, text: str) -> Address:
     **Raises**: `AddressError` `address_malformed`, `address_checksum` or `address_wrong_chain`;
     `CatalogueError` for a chain that no code here reads.
     """
-    _require_known(chain)
-    return evm_address.parse(text)
+    network = _network(chain)
+    return evm_address.parse(text) if network is None else utxo_address.parse(network, text)
 
 
 def raw_of_key(chain: ChainName, key: str) -> bytes:
@@ -38,17 +44,22 @@ def raw_of_key(chain: ChainName, key: str) -> bytes:
 
     A watcher reads a million of them at its start. **Raises**: `AddressError`, `CatalogueError`.
     """
-    _require_known(chain)
-    return evm_address.raw_of_key(key)
+    network = _network(chain)
+    if network is None:
+        return evm_address.raw_of_key(key)
+    return utxo_address.raw_of_key(network, key)
 
 
 def check_deposit_address(asset: Asset, address: Address) -> None:
-    """Refuse an address at which this asset would be lost: the token's own contract.
+    """Refuse an address at which this asset would be lost: the token's own contract, a script that
+    nobody has the key of.
 
     **Raises**: `AddressError` `address_malformed`.
     """
-    _require_known(asset.chain)
-    if not asset.is_coin:
+    network = _network(asset.chain)
+    if network is not None:
+        utxo_address.refuse_unspendable(network, address)
+    elif not asset.is_coin:
         evm_address.refuse_own_contract(address, contract_of(asset.name_id))
 
 
@@ -60,26 +71,57 @@ def contract_of(asset: AssetName) -> bytes:
 def parse_transaction_id(chain: ChainName, text: str) -> str | None:
     """Read a transaction id out of what a customer typed (any case, no 0x, an explorer's URL).
 
-    Gives the canonical form, or None for junk. **Raises**: `CatalogueError` as `parse_address`.
+    Gives the form in which the chain writes it, with 0x on EVM alone, or None for junk. **Raises**:
+    `CatalogueError` as `parse_address`.
     """
-    _require_known(chain)
-    return evm_words.find_transaction_id(text)
+    if _network(chain) is None:
+        return evm_words.find_transaction_id(text)
+    return find_hash(text)
+
+
+def coinbase_maturity(chain: ChainName) -> int:
+    """Give after how many blocks the network lets an output of a coinbase transaction be spent.
+
+    Zero where there is no such rule, or none that is known.
+    """
+    network = NETWORKS.get(chain)
+    return 0 if network is None else network.coinbase_maturity
 
 
 def payment_uri(asset: Asset, address: Address, amount_base_units: int) -> str:
-    """Write what a wallet opens: ERC-681 on EVM. The amount is in base units, without exponent.
+    """Write what a wallet opens: ERC-681 on EVM, else BIP 321 in the words that BIP 21 has too.
+
+    On EVM the amount is in base units, on the others in the coin; exact, and without an exponent.
 
     **Raises**: `AmountError` for an amount that no chain can hold; `CatalogueError` as above.
     **Source**: ERC-681 (ethereum/ERCs, read 2026-08-22); the scheme is `ethereum:` on every EVM
     chain and `@chain_id` is always written, so that a wallet on another network does not guess.
+    BIP 321 (bitcoin/bips); `litecoin:` and `dogecoin:` are the same by custom.
     """
-    _require_known(asset.chain)
+    network = _network(asset.chain)
     amount = int(BaseUnits(amount_base_units))
+    if network is not None:
+        return _coin_uri(network, asset, address, amount)
     chain_id = asset.chain.partition(":")[2]
     if asset.is_coin:
         return f"ethereum:{address.display}@{chain_id}?value={amount}"
     contract = asset_reference(asset.name_id)
     return f"ethereum:{contract}@{chain_id}/transfer?address={address.display}&uint256={amount}"
+
+
+def refuse_unwatched(chain: ChainName) -> None:
+    """Refuse a chain whose blocks no code here follows: money sent there would not be seen.
+
+    **Raises**: `CatalogueError`.
+    """
+    network = _network(chain)
+    if network is not None:
+        known = ", ".join(_WATCHED)
+        message = (
+            f"chain {chain}: {network.name} cannot be watched yet, so what is paid there would not be "
+            f"seen; there is a watcher for {known} chains"
+        )
+        raise CatalogueError(message)
 
 
 def open_source(
@@ -94,10 +136,10 @@ def open_source(
 ) -> ChainSource:
     """Make the source of a chain from its nodes' URLs (`http(s)://`, and `ws(s)://` for new heads).
 
-    Nothing is asked before `start`. **Raises**: `CatalogueError` for a chain that is unknown or has no
-    reader; ValueError for a URL that is none.
+    Nothing is asked before `start`. **Raises**: `CatalogueError` for a chain that is unknown or cannot
+    be watched; ValueError for a URL that is none.
     """
-    _require_known(chain)
+    refuse_unwatched(chain)
     return EvmSource(
         chain=chain,
         urls=urls,
@@ -109,9 +151,28 @@ def open_source(
     )
 
 
-def _require_known(chain: ChainName) -> None:
+def _network(chain: ChainName) -> Network | None:
+    """Give the network of a Bitcoin-like chain; None for an EVM chain. **Raises**: `CatalogueError`."""
     namespace = chain.partition(":")[0]
-    if namespace not in _READ:
+    if namespace == _EVM:
+        return None
+    if namespace != NAMESPACE:
         known = ", ".join(_READ)
         message = f"chain {chain}: no reader for {namespace} chains; there is one for {known}"
         raise CatalogueError(message)
+    network = NETWORKS.get(chain)
+    if network is None:
+        known = ", ".join(each.name for each in NETWORKS.values())
+        message = f"chain {chain}: no network is known by this name; there are {known}"
+        raise CatalogueError(message)
+    return network
+
+
+def _coin_uri(network: Network, asset: Asset, address: Address, amount: int) -> str:
+    if amount > network.money_max:
+        sentence = f"no output of {network.name} holds {amount}; {network.money_max} is the most"
+        raise AmountError("amount_too_large", sentence)
+    decimal = format_decimal_amount(amount, asset.decimals)
+    if asset.decimals:
+        decimal = decimal.rstrip("0").removesuffix(".")
+    return f"{network.uri_scheme}:{address.display}?amount={decimal}"

@@ -47,6 +47,9 @@ _RETRACTED_PATIENCE_UTXO: Final = timedelta(hours=1)
 _PENDING_PATIENCE: Final = timedelta(hours=2)
 _PENDING_PATIENCE_BITCOIN: Final = timedelta(hours=24)
 
+#: Bitcoin's, which no chain undercuts here. Source: Bitcoin Core, consensus/consensus.h.
+_COINBASE_DEPTH: Final = 101
+
 #: On a shared address the least price has room for so many steps, unless `minimum` says otherwise.
 _STEPS_LEAST: Final = 10
 
@@ -184,8 +187,20 @@ def _policy(
         flag_by_reserved_amount=table.flag_by_reserved_amount,
         claims_max=table.claims_max,
         implausible_times=table.implausible_times,
-        coinbase_depth=table.coinbase_depth,
+        coinbase_depth=_coinbase_depth(table, chain),
     )
+
+
+def _coinbase_depth(table: RouteTable, chain: ChainEntry) -> int:
+    """Give how deep an output of a coinbase has to be: no less than where it can be spent at all."""
+    least = max(_COINBASE_DEPTH, registry.coinbase_maturity(chain.name_id) + 1)
+    depth = least if table.coinbase_depth is None else table.coinbase_depth
+    if depth < least:
+        raise RouteRefused(
+            "coinbase_depth",
+            f"expected at least {least}, from where {chain.name} lets it be spent, found {depth}",
+        )
+    return depth
 
 
 def whole_seconds(key: str, span: timedelta) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from chains.catalog import Catalogue, CatalogueError, load_catalogue
+from chains.registry import refuse_unwatched
 from reconciler.config.reading import Reader
 from reconciler.config.routes import (
     AddressReader,
@@ -29,6 +30,9 @@ from reconciler.model.policy import Route
 from reconciler.stream import topics
 from reconciler.stream.promise import TopicSpec
 from schemas.caip import CaipError, ChainName, Family, family_of, parse_chain
+
+#: Raises `CatalogueError` for a chain on which nobody would see what is paid.
+ChainRefusal = Callable[[ChainName], None]
 
 #: 32 hex digits are 128 bits, which nobody guesses.
 KEY_CHARACTERS_MIN: Final = 32
@@ -116,7 +120,12 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
 
 
 def make_settings(
-    text: str, *, reader: Reader, beside: Path, read_address: AddressReader = deposit_address
+    text: str,
+    *,
+    reader: Reader,
+    beside: Path,
+    read_address: AddressReader = deposit_address,
+    refuse_chain: ChainRefusal = refuse_unwatched,
 ) -> Settings:
     """Make settings of a file's text. `beside` is the folder in which relative paths start."""
     file = reader.read(text)
@@ -128,7 +137,7 @@ def make_settings(
     _refuse_database(file, reader)
     _refuse_stream(file, reader)
     _refuse_keys(file, reader)
-    _refuse_chains(file, catalogue, reader)
+    _refuse_chains(file, catalogue, reader, refuse_chain)
     _refuse_spans(file, catalogue, reader)
     routes = _routes(file, catalogue, reader, read_address)
     seals = file.journal.seals
@@ -204,12 +213,15 @@ def _refuse_keys(file: SettingsFile, reader: Reader) -> None:
         raise reader.refusal("keys.sealing", "expected 64 hexadecimal digits")
 
 
-def _refuse_chains(file: SettingsFile, catalogue: Catalogue, reader: Reader) -> None:
+def _refuse_chains(
+    file: SettingsFile, catalogue: Catalogue, reader: Reader, refuse_chain: ChainRefusal
+) -> None:
     for name, chain in file.chains.items():
         path = f'chains."{name}"'
         try:
             canonical = parse_chain(name)
             catalogue.chain(canonical)
+            refuse_chain(canonical)
         except (CaipError, CatalogueError) as error:
             raise reader.refusal(path, str(error)) from None
         if canonical != name:

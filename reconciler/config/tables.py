@@ -221,7 +221,7 @@ class RouteTable(Table, frozen=True):
     flag_by_reserved_amount: bool = True
     claims_max: Annotated[int, Meta(ge=0, le=20)] = 3
     implausible_times: Annotated[int, Meta(ge=2, le=1_000_000)] = 100
-    coinbase_depth: Annotated[int, Meta(ge=101)] = 101
+    coinbase_depth: Annotated[int, Meta(ge=101)] | None = None
     closed: bool = False
 
 

@@ -8,6 +8,7 @@ from chains.addresses import Address, AddressError
 from chains.catalog import Asset
 from reconciler.config.reading import Reader
 from reconciler.config.settings import Settings, make_settings
+from schemas.caip import ChainName
 
 CHAIN = "eip155:313371"
 OTHER_CHAIN = "eip155:313372"
@@ -96,9 +97,17 @@ def read_any_address(asset: Asset, text: str) -> Address:
     return Address(raw=bytes.fromhex(text[2:]), key=text.lower(), display=text)
 
 
+def watch_any_chain(chain: ChainName) -> None:
+    """Refuse none: which chains can be watched has tests of its own."""
+
+
 def settings_of(text: str, folder: Path, environment: dict[str, str] | None = None) -> Settings:
     """Make settings of a text, with the catalogue above lying beside it."""
     (folder / "catalogue.toml").write_text(CATALOGUE)
     return make_settings(
-        text, reader=Reader(environment or {}), beside=folder, read_address=read_any_address
+        text,
+        reader=Reader(environment or {}),
+        beside=folder,
+        read_address=read_any_address,
+        refuse_chain=watch_any_chain,
     )

@@ -4,10 +4,15 @@ from chains.addresses import AddressError
 from chains.catalog import CatalogueError, load_catalogue
 from chains.registry import (
     check_deposit_address,
+    coinbase_maturity,
+    open_source,
     parse_address,
     parse_transaction_id,
     payment_uri,
+    raw_of_key,
+    refuse_unwatched,
 )
+from chains.utxo.networks import BITCOIN, DOGECOIN, LITECOIN, NETWORKS
 from schemas.amounts import AmountError
 from schemas.caip import AssetName, ChainName
 
@@ -109,7 +114,119 @@ def test_payment_links_name_the_chain_the_contract_and_whole_base_units():
         payment_uri(USDT, to, 2**256)
 
 
-def test_a_chain_without_a_reader_is_an_error_that_says_so():
-    for call in (parse_address, parse_transaction_id):
-        with pytest.raises(CatalogueError, match="no reader for bip122 chains"):
-            call(ChainName("bip122:000000000019d6689c085ae165831e93"), "x")
+#: an address of each, whose coin is BTC, LTC, DOGE
+COINS = {
+    network: CATALOGUE.asset(AssetName(CATALOGUE.chain(network.chain).coin))
+    for network in NETWORKS.values()
+}
+SEGWIT = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4"
+DOGE_TO = "DBcZSePDaMMduBMLymWHXhkE5ArFEvkagU"
+LITE_TO = "ltc1q8c6fshw2dlwun7ekn9qwf37cu2rn755u9ym7p0"
+TXID = "9b0fc92260312ce44e74ef369f5c66bbf5f8ba9a4c2e5c3ad1bd4f5bf8ef6d1e"
+
+
+@pytest.mark.parametrize(
+    ("network", "text"), [(BITCOIN, SEGWIT.upper()), (LITECOIN, LITE_TO), (DOGECOIN, DOGE_TO)]
+)
+def test_a_bitcoin_like_address_is_read_by_its_own_network(network, text):
+    found = parse_address(network.chain, text)
+    assert raw_of_key(network.chain, found.key) == found.raw
+    check_deposit_address(COINS[network], found)
+    with pytest.raises(AddressError) as caught:
+        parse_address(ETHEREUM, text)
+    assert caught.value.code == "address_wrong_chain"
+
+
+def test_an_address_that_nobody_has_the_key_of_is_no_place_to_be_paid_at():
+    burnt = parse_address(BITCOIN.chain, "1111111111111111111114oLvT2")
+    with pytest.raises(AddressError, match="has no key"):
+        check_deposit_address(COINS[BITCOIN], burnt)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TXID,
+        TXID.upper(),
+        f"https://mempool.space/tx/{TXID}#vout=1",
+        f"https://blockchair.com/litecoin/transaction/{TXID}?_type=x",
+        f"https://dogechain.info/tx/{TXID.upper()}",
+        f" my tx {TXID}:1, again {TXID.upper()}",
+        f"0x{TXID}",
+    ],
+)
+def test_a_bitcoin_like_transaction_id_is_given_without_0x(text):
+    for network in NETWORKS.values():
+        assert parse_transaction_id(network.chain, text) == TXID
+
+
+@pytest.mark.parametrize(
+    "text", ["", TXID[:-1], TXID + "0", f"{TXID} {'0' * 64}", SEGWIT, "x" * 3_000 + TXID]
+)
+def test_what_is_no_transaction_id_is_none(text):
+    assert parse_transaction_id(BITCOIN.chain, text) is None
+
+
+@pytest.mark.parametrize(
+    ("network", "to", "amount", "uri"),
+    [
+        (BITCOIN, SEGWIT, 50_000, f"bitcoin:{SEGWIT}?amount=0.0005"),
+        (BITCOIN, SEGWIT.upper(), 1, f"bitcoin:{SEGWIT}?amount=0.00000001"),
+        (BITCOIN, SEGWIT, 100_000_000, f"bitcoin:{SEGWIT}?amount=1"),
+        (BITCOIN, SEGWIT, 1_000_000_000, f"bitcoin:{SEGWIT}?amount=10"),
+        (
+            BITCOIN,
+            SEGWIT,
+            2_099_999_997_690_000,
+            f"bitcoin:{SEGWIT}?amount=20999999.9769",
+        ),
+        (BITCOIN, SEGWIT, 0, f"bitcoin:{SEGWIT}?amount=0"),
+        (LITECOIN, LITE_TO, 123_456_789, f"litecoin:{LITE_TO}?amount=1.23456789"),
+        (DOGECOIN, DOGE_TO, 10**18, f"dogecoin:{DOGE_TO}?amount=10000000000"),
+    ],
+)
+def test_payment_links_of_bitcoin_like_chains_say_the_coin_without_an_exponent(
+    network, to, amount, uri
+):
+    assert payment_uri(COINS[network], parse_address(network.chain, to), amount) == uri
+
+
+def test_a_payment_link_asks_for_no_more_than_an_output_can_hold():
+    to = parse_address(BITCOIN.chain, SEGWIT)
+    for amount in (-1, BITCOIN.money_max + 1):
+        with pytest.raises(AmountError):
+            payment_uri(COINS[BITCOIN], to, amount)
+
+
+def test_what_a_block_made_matures_as_its_network_says():
+    found = [coinbase_maturity(each.chain) for each in (BITCOIN, LITECOIN, DOGECOIN)]
+    assert found == [100, 100, 240]
+    assert coinbase_maturity(ETHEREUM) == 0
+
+
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=lambda network: network.name)
+def test_a_chain_that_cannot_be_watched_has_no_source_and_says_so(network):
+    for call in (
+        lambda: refuse_unwatched(network.chain),
+        lambda: open_source(network.chain, ["http://127.0.0.1:8332"], catalogue=CATALOGUE),
+    ):
+        with pytest.raises(
+            CatalogueError, match=rf"{network.name} cannot be watched yet, .* eip155"
+        ):
+            call()
+    refuse_unwatched(ETHEREUM)
+
+
+@pytest.mark.parametrize(
+    ("chain", "words"),
+    [
+        ("tron:0x2b6653dc", "no reader for tron chains; there is one for eip155, bip122"),
+        ("bip122:0000000000000000000000000000abcd", "no network is known by this name"),
+    ],
+)
+def test_a_chain_without_a_reader_is_an_error_that_says_so(chain, words):
+    for call in (parse_address, raw_of_key, parse_transaction_id):
+        with pytest.raises(CatalogueError, match=words):
+            call(ChainName(chain), "x")
+    with pytest.raises(CatalogueError, match=words):
+        refuse_unwatched(ChainName(chain))

@@ -2,6 +2,7 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.cli import run
 from reconciler.config import SettingsError, load_settings
 from reconciler.config.settings import APPEND_LASTS_MAX
 from reconciler.model.policy import FinalityTier
@@ -76,6 +77,90 @@ def test_patience_is_longer_where_blocks_are_slow(tmp_path):
     )
     policy = settings_of(text, tmp_path).routes()["coin"].policy
     assert (policy.retracted_patience_s, policy.pending_patience_s) == (3600, 7200)
+
+
+BITCOIN, LITECOIN, DOGECOIN = "bitcoin", "litecoin", "dogecoin"
+COINS = {
+    BITCOIN: "bip122:000000000019d6689c085ae165831e93/slip44:0",
+    LITECOIN: "bip122:12a765e31ffd4059bada1e25190f6e98/slip44:2",
+    DOGECOIN: "bip122:1a91e3dace36e2be3bf030a65679fe82/slip44:3",
+}
+
+
+def on(coin, finality, more=""):
+    return SETTINGS + (
+        f'[chains."{COINS[coin].partition("/")[0]}"]\nrpc = ["http://127.0.0.1:8332"]\n'
+        f'[[routes]]\nname = "{coin}"\ndeposit = {{ mode = "given" }}\n'
+        f'asset = "{COINS[coin]}"\nfinality = [{finality}]\n{more}\n'
+        '[intake]\nclock_slack = "30s"\n'
+    )
+
+
+#: usual depths by amount, the patience that follows from the chain, where a coinbase can be spent
+@pytest.mark.parametrize(
+    ("coin", "finality", "depths", "pending_s", "coinbase_depth"),
+    [
+        (
+            BITCOIN,
+            '{ up_to = "0.01", depth = 1 }, { up_to = "1", depth = 3 }, { depth = 6 }',
+            [(1_000_000, 1), (100_000_000, 3), (None, 6)],
+            86_400,
+            101,
+        ),
+        (
+            LITECOIN,
+            '{ up_to = "50", depth = 6 }, { depth = 12 }',
+            [(5_000_000_000, 6), (None, 12)],
+            7_200,
+            101,
+        ),
+        (
+            DOGECOIN,
+            '{ up_to = "5000", depth = 20 }, { depth = 40 }',
+            [(500_000_000_000, 20), (None, 40)],
+            7_200,
+            241,
+        ),
+    ],
+)
+def test_bitcoin_like_routes_have_tiers_by_amount_and_wait_an_hour_for_lost_blocks(
+    tmp_path, coin, finality, depths, pending_s, coinbase_depth
+):
+    policy = settings_of(on(coin, finality), tmp_path).routes()[coin].policy
+    assert [(tier.up_to, tier.depth) for tier in policy.tiers] == depths
+    assert (policy.retracted_patience_s, policy.pending_patience_s) == (3_600, pending_s)
+    assert policy.coinbase_depth == coinbase_depth
+    assert (policy.decimals, policy.stable) == (8, False)
+
+
+@pytest.mark.parametrize(
+    ("coin", "finality", "more", "words"),
+    [
+        (BITCOIN, "{ depth = 0 }", "", "at least 1, the least depth of Bitcoin"),
+        (LITECOIN, "{ depth = 3 }", "", "at least 4, the least depth of Litecoin"),
+        (DOGECOIN, "{ depth = 9 }", "", "at least 10, the least depth of Dogecoin"),
+        (BITCOIN, '{ rule = "finalized" }', "", "no finality of its own; use depth"),
+        (DOGECOIN, "{ depth = 20 }", "coinbase_depth = 240", "at least 241, from where Dogecoin"),
+    ],
+)
+def test_what_a_bitcoin_like_chain_cannot_give_is_refused(tmp_path, coin, finality, more, words):
+    assert words in refusal(on(coin, finality, more), tmp_path)
+
+
+def test_a_chain_that_cannot_be_watched_yet_is_refused_at_the_start_and_by_the_doctor(
+    tmp_path, capsys
+):
+    (tmp_path / "catalogue.toml").write_text(CATALOGUE)
+    path = tmp_path / "settings.toml"
+    path.write_text(on(BITCOIN, "{ depth = 6 }"))
+    sentence = f'chains."{COINS[BITCOIN].partition("/")[0]}": chain '
+    with pytest.raises(SettingsError) as refused:
+        load_settings(path, {})
+    assert sentence in str(refused.value)
+    assert "Bitcoin cannot be watched yet" in str(refused.value)
+    for command in ("doctor", "run"):
+        assert run([command, "--config", str(path)]) == 2
+        assert "Bitcoin cannot be watched yet" in capsys.readouterr().err
 
 
 def test_a_shared_route_has_its_address_step_and_steps(tmp_path):

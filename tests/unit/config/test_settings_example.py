@@ -101,6 +101,7 @@ SHOWN_OTHERWISE = {
     "RouteTable.minimum",
     "RouteTable.retracted_patience",
     "RouteTable.pending_patience",
+    "RouteTable.coinbase_depth",
 }
 
 
