@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from functools import reduce
+from operator import xor
 from typing import Final
 
 from msgspec import Struct
@@ -23,6 +25,11 @@ from chains.addresses import AddressError
 _CHARACTERS: Final = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _VALUES: Final = {character: value for value, character in enumerate(_CHARACTERS)}
 _GENERATORS: Final = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
+#: What five bits that leave at the top add to the rest: the generators of those that are set.
+_CARRIES: Final = tuple(
+    reduce(xor, (each for place, each in enumerate(_GENERATORS) if top >> place & 1), 0)
+    for top in range(32)
+)
 
 #: Base 32 as Python reads it, so that a whole program is one call.
 _TO_BASE_32: Final = str.maketrans(_CHARACTERS, "0123456789abcdefghijklmnopqrstuv")
@@ -132,11 +139,7 @@ def _remainder(hrp: str, values: bytes) -> int:
     expanded = bytes([*(ord(c) >> 5 for c in hrp), 0, *(ord(c) & 31 for c in hrp)])
     found = 1
     for value in expanded + values:
-        top = found >> 25
-        found = (found & 0x1FFFFFF) << 5 ^ value
-        for place, generator in enumerate(_GENERATORS):
-            if top >> place & 1:
-                found ^= generator
+        found = (found & 0x1FFFFFF) << 5 ^ value ^ _CARRIES[found >> 25]
     return found
 
 
