@@ -131,8 +131,8 @@ UTXO: Final = {
         "derived addresses by xpub, whose index jumps and never repeats",
     ),
     "B07": Waits(
-        "a Bitcoin address on another chain's route is refused by name",
-        "bech32m vectors by network; a witness v1 script is matched by its bytes",
+        "a taproot address is its witness v1 script, the wrong checksum and another chain's are refused",
+        "an output of a raw block with a witness v1 script is matched by its bytes",
     ),
     "B08": Waits(
         "a twin and a drop count once, and the claim on the old id ends as replaced",

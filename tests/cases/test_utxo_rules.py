@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from chains.addresses import AddressError
-from chains.registry import parse_address
+from chains.registry import parse_address, raw_of_key
+from chains.utxo.networks import BITCOIN
 from schemas.amounts import AmountError, parse_decimal_amount
 from schemas.codes import Attention, Phase
 from schemas.commands import PlaceOrder
@@ -164,6 +165,16 @@ async def test_b07_bitcoin_address_on_another_chain_s_route_is_refused_by_name(
         )
     )
     assert [code for code, _ in await quick_world.rejections()] == ["address_wrong_chain"]
+
+
+def test_b07_taproot_address_is_its_script_and_needs_the_checksum_of_its_version() -> None:
+    taproot = "bc1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqzk5jj0"
+    script = "512079be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"
+    assert parse_address(BITCOIN.chain, taproot).raw.hex() == script
+    assert raw_of_key(BITCOIN.chain, taproot).hex() == script
+    with pytest.raises(AddressError) as refused:
+        parse_address(BITCOIN.chain, taproot[:-6] + "h2y7hd")
+    assert refused.value.code == "address_checksum"
 
 
 # CH-B09
