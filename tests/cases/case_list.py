@@ -103,24 +103,24 @@ class Waits(NamedTuple):
 #: Bitcoin, Litecoin, Dogecoin: facts as their watcher will write them stand in for it.
 UTXO: Final = {
     "F06": Waits(
-        "an output's own units count, and as dust; nothing reads an overlay",
-        "a raw block with an OP_RETURN output gives no transfer for it and does not stop the reader",
+        "an output's own units count, and as dust; an overlay's output in a raw block is no transfer",
+        "the same block from a node",
     ),
     "B01": Waits(
         "a dropped transfer is withdrawn, its claim ends as replaced, the order expires as others do",
         "the conflicting spend of a watched outpoint, in mempool or block, gives TransferDropped",
     ),
     "B02": Waits(
-        "decimal text becomes whole units by digits; more than eight decimals are refused",
-        "amounts of a node's JSON (verbosity 2) become satoshi without a float",
+        "a node's decimal text becomes satoshi by digits; finer than a satoshi is refused",
+        "the same from a node's own answer",
     ),
     "B03": Waits(
-        "a fact marked coinbase is final at its 101st block, and not at the hundredth",
-        "the first transaction of a block is marked coinbase",
+        "what a block makes is marked; a fact so marked is final at its 101st block, not its hundredth",
+        "a block's coinbase from a node, through to the order",
     ),
     "B04": Waits(
-        "two positions of one transaction are two rows and one sum",
-        "two outputs of a raw block to one script give out:0 and out:2",
+        "two outputs of a raw block to one script are two transfers; two rows and one sum",
+        "the same block from a node",
     ),
     "B05": Waits(
         "the same transfer id in two blocks is one row",
@@ -131,8 +131,9 @@ UTXO: Final = {
         "derived addresses by xpub, whose index jumps and never repeats",
     ),
     "B07": Waits(
-        "a taproot address is its witness v1 script, the wrong checksum and another chain's are refused",
-        "an output of a raw block with a witness v1 script is matched by its bytes",
+        "a taproot address is its witness v1 script, matched in a raw block by its bytes; the wrong checksum "
+        "and another chain's are refused",
+        "an order that is paid at a taproot address",
     ),
     "B08": Waits(
         "a twin and a drop count once, and the claim on the old id ends as replaced",
