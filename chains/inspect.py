@@ -1,6 +1,6 @@
 """What does this block pay? From a file of a node's answers, without a node.
 
-Pure. Reads one JSON file, writes the same `TransferSeen` that a watcher would publish; used by the
+Pure. Reads one file (a node's JSON; on Bitcoin-like chains a raw block too), writes the same `TransferSeen` that a watcher would publish; used by the
 `inspect` command and by tests on real blocks. Nothing is asked and nothing is kept.
 """
 
@@ -20,7 +20,9 @@ from chains.evm.listed import listed_on
 from chains.evm.parse import Reading
 from chains.evm.wire import CallFrame, FullBlock, ParityTrace, Receipt, TracedTransaction
 from chains.port import WatchedAddresses
-from schemas.caip import ChainName
+from chains.utxo.file import read_file
+from chains.utxo.networks import NAMESPACE
+from schemas.caip import AssetName, ChainName
 from schemas.facts import FoundBy, TransferSeen
 from schemas.values import BlockRef
 
@@ -28,7 +30,8 @@ from schemas.values import BlockRef
 class Inspection(Struct, frozen=True, kw_only=True):
     """What one block pays. `ignored` counts what looked like a payment and is none, by reason.
 
-    `traced` is False where the file has no traces: what inner calls pay of the chain's coin is unseen.
+    `traced` is False where the file has no traces: what inner calls pay of the chain's coin is unseen. A
+    chain without calls has nothing to trace, and says True.
     """
 
     transfers: list[TransferSeen]
@@ -57,30 +60,51 @@ class _Everybody:
 
 
 def inspect_block(
-    content: bytes, chain: ChainName, catalogue: Catalogue, addresses: Collection[bytes] | None
+    content: bytes,
+    chain: ChainName,
+    catalogue: Catalogue,
+    addresses: Collection[bytes] | None,
+    *,
+    height: int | None = None,
 ) -> Inspection:
     """Give what the block in a file pays to some addresses, or to everybody (`addresses` is None).
 
     With addresses, each gets what it gains: what it sends on in the same transaction is taken off, as
     a watcher does. For everybody nothing is taken off, because nobody is ours, and the amounts add up
     to what moved. Amounts of zero are counted under `zero_value` and not given.
-    The file holds `block` (full transactions), `receipts`, and one of `callTracer`, `traceBlock` or none.
+
+    The file of an EVM block holds `block` (full transactions), `receipts`, and one of `callTracer`,
+    `traceBlock` or none. That of a Bitcoin-like block is raw, hex, or `getblock` of verbosity 2; outputs
+    without an address are counted by what they are. `height` is needed for old raw blocks, whose
+    coinbase does not say it; a block that says another is refused.
 
     **Raises**: `CatalogueError` for an unknown chain; `AnswerRefused` or `NodeBehind` where the file
-    contradicts itself, its receipts' root, or the chain.
+    contradicts itself, its root, or the chain.
     """
-    if not chain.startswith("eip155:"):
-        message = (
-            f"chain {chain}: its blocks cannot be read yet; there is a reader for eip155 chains"
-        )
-        raise CatalogueError(message)
+    watched: WatchedAddresses = _Everybody() if addresses is None else frozenset(addresses)
+    if chain.startswith(f"{NAMESPACE}:"):
+        coin = catalogue.asset(AssetName(catalogue.chain(chain).coin))
+        pays = read_file(content, chain, coin.name_id, watched, height)
+        return Inspection(transfers=pays.transfers, ignored=pays.ignored, traced=True)
+    return _inspect_evm(content, chain, catalogue, watched, height)
+
+
+def _inspect_evm(
+    content: bytes,
+    chain: ChainName,
+    catalogue: Catalogue,
+    watched: WatchedAddresses,
+    height: int | None,
+) -> Inspection:
     listed = listed_on(chain, catalogue)
     file = decode(content, BlockFile)
     if file.chain is not None and file.chain != chain:
         message = f"expected a block of {chain}, the file says {file.chain}"
         raise CatalogueError(message)
     header = checks.header_of(file.block)
-    watched: WatchedAddresses = _Everybody() if addresses is None else frozenset(addresses)
+    if height not in {None, header.height}:
+        message = f"the block stands at height {header.height}, not at {height}"
+        raise AnswerRefused(message)
     reading = Reading(
         listed=listed,
         watched=watched,
@@ -89,7 +113,7 @@ def inspect_block(
         node="file",
         method="receipts",
         found_by=FoundBy.WATCH,
-        net=addresses is not None,
+        net=not isinstance(watched, _Everybody),
         ignored=Counter(),
     )
     receipts = checks.paired_receipts(

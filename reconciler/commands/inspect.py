@@ -23,8 +23,9 @@ def inspect(
     block: Annotated[
         Path,
         Parameter(
-            help="A JSON file of a node's answers: block (with full transactions), receipts, and "
-            "callTracer or traceBlock where inner calls count."
+            help="EVM: a JSON file of a node's answers: block (with full transactions), receipts, and "
+            "callTracer or traceBlock where inner calls count. Bitcoin, Litecoin, Dogecoin: a raw block, "
+            "its hex, or the JSON of getblock with verbosity 2."
         ),
     ],
     address: Annotated[
@@ -34,6 +35,9 @@ def inspect(
     everybody: Annotated[
         bool, Parameter(name="--all", help="What the block pays to anybody.")
     ] = False,
+    height: Annotated[
+        int | None, Parameter(help="How high a raw block stands, where it does not say so itself.")
+    ] = None,
     catalogue: Annotated[
         Path | None, Parameter(help="A file with chains and assets beside those that we know.")
     ] = None,
@@ -49,7 +53,7 @@ def inspect(
     addresses = None if everybody else [_raw(name, text) for text in address or ()]
     listed = _catalogue(catalogue)
     try:
-        found = inspect_block(block.read_bytes(), name, listed, addresses)
+        found = inspect_block(block.read_bytes(), name, listed, addresses, height=height)
     except OSError as error:
         raise BadArgument(f"--block {block}: {error.strerror}") from None
     except (CatalogueError, ChainError) as error:

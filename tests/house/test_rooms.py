@@ -41,6 +41,10 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
 PURE = (
     "schemas/",
     "chains/forks.py",
+    "chains/utxo/block.py",
+    "chains/utxo/node_block.py",
+    "chains/utxo/pays.py",
+    "chains/utxo/transactions.py",
     "reconciler/model/",
     "reconciler/matcher/",
     "reconciler/lifecycle/",

@@ -35,7 +35,7 @@ def test_arguments_that_cannot_be_meant(more, words, tmp_path, capsys):
         ("eip155:1", "{}", ["block.json"]),
         ("eip155:999", "{}", ["eip155:999"]),
         ("Ethereum", "{}", ["CAIP-2"]),
-        ("bip122:000000000019d6689c085ae165831e93", "{}", ["its blocks cannot be read yet"]),
+        ("bip122:000000000019d6689c085ae165831e93", "{}", ["block.json", "expected NodeBlock"]),
     ],
 )
 def test_a_file_or_chain_that_cannot_be_read(chain, content, words, tmp_path, capsys):
