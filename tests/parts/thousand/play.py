@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from random import Random
 from typing import Any
@@ -90,7 +90,9 @@ class Play:
                     await placing
                     await self._until(self._all_are_known, "every order is placed")
                 await self._slot(slot)
-        await self._until(lambda: not self._open_siblings(), "siblings are cancelled", mining=True)
+        await self._until(
+            lambda: not self._open_siblings(), "siblings are cancelled", mining=self._mine_in_time
+        )
 
     async def late(self, is_over: Callable[[], bool]) -> None:
         """Let the time to pay pass, pay late, and go on until every order has its end."""
@@ -134,7 +136,7 @@ class Play:
                 not any(told.exceptions[one]["open"] for one in settled) and not self.differing()
             ),
             "what a person settled is settled",
-            mining=True,
+            mining=self._mine_all,
         )
 
     def _payment_of(self, exception: dict[str, Any]) -> Payment:
@@ -221,7 +223,7 @@ class Play:
         self.progress = slot / (SLOTS + LATE_SLOTS)
         for letter, street in self.streets.items():
             if slot <= SLOTS:
-                self._refuse_late_blocks(street)
+                assert self._is_in_time(street), "the chain runs ahead of the stories"
             await asyncio.to_thread(self._mine, street, slot, at)
             where, depth = REORGANISED[letter]
             if slot == where:
@@ -230,11 +232,16 @@ class Play:
         await self._cancel_in_vain()
         await self._listen(PACE_S)
 
-    def _refuse_late_blocks(self, street: Street) -> None:
-        """A story in time is only in time if its block is."""
+    def _is_in_time(self, street: Street) -> bool:
+        """Tell whether a story in time still is, in the next block."""
         deadlines = [events[0]["deadline"] for events in self.shop.told.events.values()]
-        if deadlines:
-            assert street.time + 2 < _instant(min(deadlines)), "the chain runs ahead of the stories"
+        return not deadlines or street.time + 2 < _instant(min(deadlines))
+
+    async def _mine_in_time(self) -> None:
+        """Let chains go on no further than all stories allow: then it is only waited."""
+        for street in self.streets.values():
+            if self._is_in_time(street):
+                await asyncio.to_thread(street.mine)
 
     async def _reorganise(self, letter: ChainLetter, street: Street, depth: int) -> None:
         """Take blocks back, once a payment in them was final for somebody."""
@@ -324,7 +331,7 @@ class Play:
         what: str,
         *,
         timeout_s: float = PATIENCE_S,
-        mining: bool = False,
+        mining: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
@@ -332,8 +339,8 @@ class Play:
                 message = f"waited {timeout_s:.0f} s in vain until {what}"
                 raise Stuck(message)
             await self._listen(PACE_S)
-            if mining:
-                await self._mine_all()
+            if mining is not None:
+                await mining()
 
 
 def _commands(order: Order) -> Iterator[tuple[str, dict[str, Any]]]:
