@@ -102,7 +102,8 @@ def is_withdrawn(
 
     One that was cancelled before is open only for as long as a person's later word keeps it open.
     """
-    if not (decisions.cancelled or decisions.sibling_confirmed):
+    paid_elsewhere = decisions.sibling_confirmed and not decisions.revived
+    if not (decisions.cancelled or paid_elsewhere):
         return False
     if previous is None:
         return True
@@ -215,8 +216,8 @@ def _is_revived(
     if decisions.revived:
         return True
     within_s = terms.policy.late_revive_within_s
-    if within_s is None or previous.ended_at is None:
-        return False
+    if within_s is None or previous.ended_at is None or decisions.sibling_confirmed:
+        return False  # what another order has paid is not unlocked a second time by a rule
     return transfer.first_time <= previous.ended_at + timedelta(seconds=within_s)
 
 

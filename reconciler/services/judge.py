@@ -178,10 +178,13 @@ def _store(entry: OrderEntry, assessment: Assessment, moment: Moment) -> None:
 
 
 async def _cancel_siblings(ledger: Ledger, entry: OrderEntry, moment: Moment) -> None:
-    """Cancel the open orders of a purchase that another order has just paid."""
+    """Cancel the open orders of a purchase that another order has just paid.
+
+    One that has ended without its money learns of it too: no rule revives it any more.
+    """
     for sibling in ledger.group_of(entry):
         status = sibling.state.status
-        if sibling is entry or status is None or not status.is_open:
+        if sibling is entry or status is None or status.phase in _SETTLED_PHASES:
             continue
         sibling.change(
             decisions=msgspec.structs.replace(sibling.state.decisions, sibling_confirmed=True)
@@ -202,6 +205,8 @@ async def _moment_for(ledger: Ledger, sibling: OrderEntry, moment: Moment) -> Mo
         moment_of(last), seq=moment.seq, recorded_at=moment.recorded_at, verdicts=False
     )
 
+
+_SETTLED_PHASES: Final = frozenset({Phase.CONFIRMED, Phase.CANCELLED})
 
 #: What an order's attention opens, when it is about the order as a whole.
 _BY_ATTENTION: Final = {

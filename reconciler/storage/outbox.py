@@ -87,16 +87,15 @@ async def _next_ids(work: Work, count: int) -> Sequence[int]:
 
 
 #: Asked forty times a second by a relay that is idle: building it takes longer than its answer.
-_FIRST_WAITING: Final = (
-    select(unsent.c.id)
-    .where(unsent.c.shard == bindparam("shard"), unsent.c.batch.is_(None))
-    .limit(1)
-)
+_FIRST_UNSENT: Final = select(unsent.c.id).where(unsent.c.shard == bindparam("shard")).limit(1)
 
 
 async def is_waiting(work: Work, shard: int) -> bool:
-    """Tell whether a message waits for a number; looked at often, so it takes no lock."""
-    found = await work.connection.execute(_FIRST_WAITING, {"shard": shard})
+    """Tell whether a message has not left; looked at often, so it takes no lock.
+
+    Also one that has a number: a relay that is idle has none of its own, so another one has been here.
+    """
+    found = await work.connection.execute(_FIRST_UNSENT, {"shard": shard})
     return found.first() is not None
 
 

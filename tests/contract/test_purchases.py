@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
+
 from schemas.amounts import BaseUnits
 from schemas.codes import Attention, ClaimEnd, Phase
-from schemas.commands import Assign, ClaimPaid, Reject, Undo
+from schemas.commands import Assign, ClaimPaid, Reject, Revive, Undo
 from tests.parts.world import ETHEREUM, POLYGON, SHARED, USDT, World
 
 DUE = 25_000_000
@@ -191,3 +193,23 @@ async def test_money_on_another_network_of_a_sibling_confirms_nobody(world: Worl
     assert (await last(world, "o-1")).phase is Phase.CONFIRMED
     assert set(await world.open_exceptions()) == {"wrong_network"}
     assert SHARED not in {first, second}
+
+
+async def test_what_one_order_has_paid_no_rule_revives_on_another(world: World) -> None:
+    """Both have ended, both are paid late, and late money counts by itself: one of them is unlocked."""
+    own = world.context.routes["own"]
+    policy = msgspec.structs.replace(own.policy, late_revive_within_s=86_400)
+    world.context.routes = {"own": msgspec.structs.replace(own, policy=policy)}
+    first, second = [await world.place(f"o-{n}", purchase="p") for n in (1, 2)]
+    await world.pass_time(timedelta(minutes=61))
+    assert [(await last(world, f"o-{n}")).phase for n in (1, 2)] == [Phase.EXPIRED] * 2
+    await world.mine(3, world.ethereum.seen(first, DUE))
+    assert (await last(world, "o-1")).phase is Phase.CONFIRMED
+    await world.mine(3, world.ethereum.seen(second, DUE))
+    event = await last(world, "o-2")
+    assert (event.phase, event.received_final) == (Phase.EXPIRED, 0)
+    assert set(event.attention) == {Attention.LATE, Attention.PAID_TWICE}
+    assert set(await world.open_exceptions()) == {"paid_twice"}
+    await world.decide(Revive(reference="o-2"))
+    await world.mine(1)
+    assert (await last(world, "o-2")).phase is Phase.CONFIRMED, "a person may"

@@ -17,6 +17,8 @@ from reconciler.observability.health import Health
 from reconciler.observability.metrics import Meters
 from reconciler.relay import AnotherRelay, Relay
 from reconciler.storage import outbox
+from reconciler.storage.rows import OutboxRow
+from reconciler.storage.unit_of_work import Work
 from reconciler.stream.promise import (
     Group,
     Lane,
@@ -303,3 +305,37 @@ async def test_who_is_cancelled_ends_although_the_log_cannot_be_left(
         _, alive = await asyncio.wait(tasks, timeout=10)
         assert not alive
         assert all(task.cancelled() for task in tasks)
+
+
+async def test_what_a_dead_successor_had_numbered_leaves_without_waiting_for_more(
+    service: Service,
+) -> None:
+    """A younger relay numbers a batch and dies; the older one wakes up and finds nothing that waits."""
+    relay, store = service.relay(), service.world.store
+    message = OutboxRow(
+        shard=0,
+        topic=PAYMENT_EVENTS,
+        key=b"o-1",
+        type="payment.adjusted",
+        event_id="event-1",
+        headers=b"\x90",
+        value=b"{}",
+        recorded_at=service.world.now,
+    )
+
+    async def take_and_number(work: Work) -> None:
+        epoch = await outbox.take_shard(work, 0)
+        await outbox.put(work, [message])
+        await outbox.number_batch(work, 0, epoch=epoch, limit=500)
+
+    async with running(relay) as (old,):
+        await until(lambda: _took(relay))
+        await store.run(take_and_number)
+        await until(lambda: _ended(old))
+        assert isinstance(old.exception(), AnotherRelay)
+    async with running(service.relay()):
+        await until(lambda: _is_sent(service))
+
+
+async def _is_sent(service: Service) -> bool:
+    return not await service.world.store.read(lambda work: outbox.is_waiting(work, 0))

@@ -306,10 +306,9 @@ class Customer:
         )
 
     async def _flags_at_the_end(self) -> None:
-        """Who has paid and not said so is asked, and says so."""
-        while not self.book.has_ended or not self.shop.world.calm:
+        """Who has paid and not said so is asked, and says so; also once the order has come back."""
+        while True:
             await asyncio.sleep(15.0)
             last = self.book.last
             if self.shop.world.calm and last and Attention.PAID_UNFLAGGED in last.attention:
                 await self.shop._claim(self.book, None)
-                return
