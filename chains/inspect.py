@@ -1,7 +1,8 @@
 """What does this block pay? From a file of a node's answers, without a node.
 
-Pure. Reads one file (a node's JSON; on Bitcoin-like chains a raw block too), writes the same `TransferSeen` that a watcher would publish; used by the
-`inspect` command and by tests on real blocks. Nothing is asked and nothing is kept.
+Pure. Reads one file (a node's JSON; on Bitcoin-like chains a raw block too), writes the same
+`TransferSeen` that a watcher would publish; used by the `inspect` command and by tests on real blocks.
+Nothing is asked and nothing is kept.
 """
 
 from __future__ import annotations

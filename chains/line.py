@@ -39,9 +39,7 @@ class Line:
         self.silent: Taken | None = None
         self._kept_blocks = kept_blocks
         self._hashes: dict[int, str] = {}
-        for mark in self.watermarks:
-            self._hashes[mark.from_height - 1] = mark.parent_hash
-            self._hashes[mark.height] = mark.hash
+        self._name(self.watermarks)
 
     @property
     def said(self) -> Watermark | None:
@@ -78,9 +76,7 @@ class Line:
         lower = [mark for mark in older if mark.height < first.height]
         joined = linked([*lower, *self.watermarks])
         new = joined[: len(joined) - len(self.watermarks)]
-        for mark in new:
-            self._hashes[mark.from_height - 1] = mark.parent_hash
-            self._hashes[mark.height] = mark.hash
+        self._name(new)
         self.watermarks = joined
         return bool(new)
 
@@ -117,6 +113,11 @@ class Line:
         self._hashes = {at: name for at, name in self._hashes.items() if at <= height}
         if self.silent is not None and self.silent.header.height > height:
             self.silent = None
+
+    def _name(self, watermarks: Sequence[Watermark]) -> None:
+        for mark in watermarks:
+            self._hashes[mark.from_height - 1] = mark.parent_hash
+            self._hashes[mark.height] = mark.hash
 
     def _note(self, taken: Taken) -> None:
         self._hashes[taken.from_height - 1] = taken.parent_hash

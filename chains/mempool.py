@@ -71,7 +71,7 @@ class MempoolWatch:
 
     def loses_to(self, taken: Taken) -> bool:
         """Tell whether a block spends what a waiting transfer would."""
-        return not self._unmined.outpoints.isdisjoint(taken.spent.keys())
+        return bool(self._unmined.contested_by(taken))
 
     def mined(self, taken: Taken) -> tuple[Taken, list[TransferDropped]]:
         """Take a block's transfers off what waits; give it with their first sight, and what is gone."""

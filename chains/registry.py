@@ -115,7 +115,7 @@ def refuse_unwatched(chain: ChainName) -> None:
     **Raises**: `CatalogueError`.
     """
     network = _network(chain)
-    if network is not None:
+    if network is not None and NAMESPACE not in _WATCHED:
         known = ", ".join(_WATCHED)
         message = (
             f"chain {chain}: {network.name} cannot be watched yet, so what is paid there would not be "

@@ -75,12 +75,20 @@ class UnminedTransfers:
             return taken
         return replace(taken, transfers=[self._with_first_sight(seen) for seen in taken.transfers])
 
+    def contested_by(self, taken: Taken) -> AbstractSet[str]:
+        """Give what both a block and a waiting transfer spend. A block's own map is made when it is
+        first asked for, which it is not where nothing waits.
+        """
+        if not self._by_outpoint:
+            return frozenset()
+        return self._by_outpoint.keys() & taken.spent.keys()
+
     def settle(self, taken: Taken) -> list[TransferDropped]:
         """Compare with a block: what it mined waits no longer, and what it made impossible is gone."""
         for seen in taken.transfers:
             self._forget(seen.transfer)
         dropped: list[TransferDropped] = []
-        for outpoint in self._by_outpoint.keys() & taken.spent.keys():
+        for outpoint in self.contested_by(taken):
             dropped += self._spent_by(outpoint, taken.spent[outpoint])
         return sorted(dropped, key=lambda fact: fact.transfer)
 

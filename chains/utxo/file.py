@@ -69,10 +69,12 @@ def _of_hex(text: bytes) -> bytes:
 
 
 def _agreed(told: int | None, given: int | None) -> int:
-    if told is None and given is None:
-        message = "the block does not say how high it stands, and its height was not given"
-        raise AnswerRefused(message)
-    if told is not None and given is not None and told != given:
+    if told is None:
+        if given is None:
+            message = "the block does not say how high it stands, and its height was not given"
+            raise AnswerRefused(message)
+        return given
+    if given not in {None, told}:
         message = f"the block stands at height {told}, not at {given}"
         raise AnswerRefused(message)
-    return told if told is not None else given or 0
+    return told

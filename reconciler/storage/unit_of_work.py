@@ -19,7 +19,6 @@ Only this file commits.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
@@ -136,7 +135,7 @@ class Store:
         plan = Plan()
         for attempt in range(ATTEMPTS_MAX):
             try:
-                return await self._in_order(use_case, plan)
+                return await self._in_order(use_case, plan, name)
             except (DBAPIError, *_NO_ANSWER) as error:
                 if not is_repeatable(error):
                     if isinstance(error, DBAPIError):
@@ -165,11 +164,13 @@ class Store:
         except _NO_ANSWER as error:
             raise GaveUpError(_no_answer(error)) from error
 
-    async def _in_order(self, use_case: Callable[[Work], Awaitable[T]], plan: Plan) -> T:
+    async def _in_order(self, use_case: Callable[[Work], Awaitable[T]], plan: Plan, name: str) -> T:
         """Do it, again with every lock in its place as long as one was asked for too late."""
         for _ in range(CROSSINGS_MAX):
-            with contextlib.suppress(CrossedError):
+            try:
                 return await self._once(use_case, plan)
+            except CrossedError as crossed:
+                _log.debug("locks_crossed", use_case=name, over=str(crossed))
         message = f"locks were in the way {CROSSINGS_MAX} times"
         raise GaveUpError(message)
 

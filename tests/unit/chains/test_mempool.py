@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import KeysView
+
 import pytest
 
 from chains.errors import NodeUnavailable
@@ -265,3 +267,15 @@ def test_a_transaction_replaces_itself_nowhere() -> None:
     unmined = known(source, pay)
     assert unmined.settle(taken(source, spent=own)) == []
     assert (len(unmined), len(unmined.outpoints)) == (0, 0)
+
+
+def test_what_a_block_spends_is_not_listed_while_nothing_waits() -> None:
+    class Costly(dict[str, str]):
+        def keys(self) -> KeysView[str]:
+            raise AssertionError("thousands of outpoints were made for nothing")
+
+    source = ScriptedSource(StoppedClock())
+    unmined = UnminedTransfers(again_s=600, transfers_max=10)
+    block = taken(source, spent=Costly())
+    assert unmined.settle(block) == []
+    assert not unmined.contested_by(block)
