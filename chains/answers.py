@@ -51,7 +51,14 @@ _BEHIND_WORDS: Final = (
 
 
 class UnknownAnswer(NodeUnavailable):
-    """The node is there and answers with an error of which we do not know what it means."""
+    """The node is there and answers with an error of which we do not know what it means.
+
+    `code` is the node's own: a family's client may know better.
+    """
+
+    def __init__(self, message: str, code: int | str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class RpcError(Struct):
@@ -138,4 +145,4 @@ def meaning_of(error: RpcError) -> ChainError:
         return NodeBusy(text)
     if error.code in {_UNKNOWN_BLOCK, _PRUNED} or any(word in words for word in _BEHIND_WORDS):
         return NodeBehind(text)
-    return UnknownAnswer(text)
+    return UnknownAnswer(text, error.code)

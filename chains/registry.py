@@ -20,13 +20,12 @@ from chains.rpc import NodeLimits
 from chains.typed import find_hash
 from chains.utxo import address as utxo_address
 from chains.utxo.networks import NAMESPACE, NETWORKS, Network
+from chains.utxo.source import UtxoSource
 from schemas.amounts import AmountError, BaseUnits, format_decimal_amount
 from schemas.caip import AssetName, ChainName, asset_reference
 
 _EVM: Final = "eip155"
-#: Whose addresses are read, and whose blocks.
 _READ: Final = (_EVM, NAMESPACE)
-_WATCHED: Final = (_EVM,)
 
 
 def parse_address(chain: ChainName, text: str) -> Address:
@@ -109,19 +108,9 @@ def payment_uri(asset: Asset, address: Address, amount_base_units: int) -> str:
     return f"ethereum:{contract}@{chain_id}/transfer?address={address.display}&uint256={amount}"
 
 
-def refuse_unwatched(chain: ChainName) -> None:
-    """Refuse a chain whose blocks no code here follows: money sent there would not be seen.
-
-    **Raises**: `CatalogueError`.
-    """
-    network = _network(chain)
-    if network is not None and NAMESPACE not in _WATCHED:
-        known = ", ".join(_WATCHED)
-        message = (
-            f"chain {chain}: {network.name} cannot be watched yet, so what is paid there would not be "
-            f"seen; there is a watcher for {known} chains"
-        )
-        raise CatalogueError(message)
+def require_reader(chain: ChainName) -> None:
+    """Refuse a chain that no code here reads. **Raises**: `CatalogueError`."""
+    _network(chain)
 
 
 def open_source(
@@ -134,13 +123,13 @@ def open_source(
     limits: NodeLimits | None = None,
     poll_interval_s: float | None = None,
 ) -> ChainSource:
-    """Make the source of a chain from its nodes' URLs (`http(s)://`, and `ws(s)://` for new heads).
+    """Make the source of a chain from its nodes' URLs (`http(s)://`, on EVM `ws(s)://` for new heads too).
 
-    Nothing is asked before `start`. **Raises**: `CatalogueError` for a chain that is unknown or cannot
-    be watched; ValueError for a URL that is none.
+    Nothing is asked before `start`. **Raises**: `CatalogueError` for a chain that is unknown; ValueError
+    for a URL that is none.
     """
-    refuse_unwatched(chain)
-    return EvmSource(
+    kind: type[EvmSource | UtxoSource] = EvmSource if _network(chain) is None else UtxoSource
+    return kind(
         chain=chain,
         urls=urls,
         catalogue=catalogue,

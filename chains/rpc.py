@@ -236,7 +236,8 @@ def _answers_of(status: int, headers: Any, body: bytes, *, many: bool) -> list[R
     if status == _OK:
         return split_body(body, many=many)
     message = f"the node answers HTTP {status}"
-    if status >= _SERVER or status in _NOT_LET_IN:
+    if status in _NOT_LET_IN:
+        message += ": it does not take the user name and password, or the key, of its URL"
         raise NodeUnavailable(message)
     try:
         answers = split_body(body, many=many)
@@ -244,7 +245,7 @@ def _answers_of(status: int, headers: Any, body: bytes, *, many: bool) -> list[R
         answers = []
     if any(answer.error is not None for answer in answers):
         return answers
-    if many:
+    if many and status < _SERVER:
         return [RpcAnswer(error=RpcError(message=message))]
     raise NodeUnavailable(message)
 

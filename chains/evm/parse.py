@@ -27,7 +27,7 @@ from schemas.amounts import BaseUnits
 from schemas.caip import AssetName
 from schemas.facts import Evidence, FoundBy, TransferSeen
 from schemas.facts import Leg as EvidenceLeg
-from schemas.values import BlockRef, TransferName, transfer_id
+from schemas.values import BlockRef, transfer_id
 
 _TOPICS_OF_TOKEN: Final = 3
 _TOPICS_OF_NFT: Final = 4
@@ -40,8 +40,6 @@ _ZERO_VALUES: Final = frozenset({"0x0", "0x", "0x00"})
 _PLAIN_TYPES: Final = frozenset({None, "0x0", "0x1", "0x2", "0x3", "0x4"})
 #: One transaction may hold thousands of movements; people need to see the shape, not all of them.
 GROSS_LEGS_MAX: Final = 50
-#: A thousand names fit into a message several times over.
-TOLD_MAX: Final = 1_000
 #: Whoever pays chooses how deep: some hundred frames fit into a transaction's gas. **Units**: characters.
 PATH_CHARACTERS_MAX: Final = 64
 
@@ -360,17 +358,6 @@ def _evidence(leg: Leg) -> EvidenceLeg:
         to=display(leg.to),
         amount=BaseUnits(leg.amount),
     )
-
-
-def told(transfers: Sequence[TransferSeen]) -> tuple[TransferName, ...]:
-    """Name what a transaction pays us, as far as an answer has room: first one of every address."""
-    before: Counter[str] = Counter()
-    ranked: list[tuple[int, TransferName]] = []
-    for seen in transfers:
-        ranked.append((before[seen.to], seen.transfer))
-        before[seen.to] += 1
-    ranked.sort(key=lambda place: place[0])
-    return tuple(name for _, name in ranked[:TOLD_MAX])
 
 
 def nonces_used(transactions: Iterable[Transaction]) -> dict[str, str]:

@@ -28,7 +28,7 @@ from chains.errors import (
     Unsupported,
     WrongChain,
 )
-from chains.evm import checks, parse, words
+from chains.evm import checks, words
 from chains.evm.client import Abilities, EvmClient
 from chains.evm.frames import trees_of_flat, trees_of_traced
 from chains.evm.heads import NewHeads
@@ -40,6 +40,8 @@ from chains.observe import Observer, nobody
 from chains.pool import RpcPool
 from chains.port import BlockRead, Head, Header, Unmined, WatchedAddresses
 from chains.rpc import NodeLimits, RpcNode
+from chains.several import NewestHead, find_anywhere, has_witness
+from chains.told import told
 from schemas.amounts import BaseUnits
 from schemas.caip import AssetName, ChainName
 from schemas.facts import LookedUpState, TransactionLookedUp, TransferSeen
@@ -49,9 +51,6 @@ _SPAN_FIRST: Final = 16
 _SPAN_MAX: Final = 64
 #: How far to look for a block with a transaction whose receipt proves that history is there.
 _HISTORY_PROBES_MAX: Final = 20
-#: A head older than so many block times, and than this, is compared with those of other nodes.
-_OLD_BLOCKS: Final = 4
-_OLD_MIN_S: Final = 30.0
 _POLL_SHARE: Final = 4
 _POLL_MIN_S: Final = 0.1
 _POLL_MAX_S: Final = 1.0
@@ -97,7 +96,7 @@ class EvmSource:
         self._poll_s = poll_interval_s or max(_POLL_MIN_S, min(_POLL_MAX_S, share))
         self._started = False
         self._span = _SPAN_FIRST
-        self._highest = 0
+        self._newest = NewestHead(self._pool, clock=clock, block_time_s=float(entry.block_time_s))
         self._unchecked: list[str] = []
 
     @property
@@ -156,12 +155,7 @@ class EvmSource:
 
     async def head(self) -> Head:
         """Give the tip; when it is lower than one seen before, or old, ask every other node too."""
-        head = await self._pool.read(self._head_of)
-        if head.header.height < self._highest or self._is_old(head):
-            for node in self._pool.nodes:
-                head = max(head, await self._head_or(node, head), key=lambda one: one.header.height)
-        self._highest = max(self._highest, head.header.height)
-        return head
+        return await self._newest.ask(self._head_of)
 
     async def header_at(self, height: int) -> Header:
         """Give the header at a height of the node's present chain. **Raises**: `NodeBehind`."""
@@ -169,22 +163,9 @@ class EvmSource:
 
     async def header_by_hash(self, block_hash: str) -> Header | None:
         """Give a header by hash, or None when no node has such a block."""
-        failure: ChainError | None = None
-        answered = False
-        for node in self._pool.nodes:
-            try:
-                found = await self._pool.ask_one(
-                    node, lambda node: self._client(node).header_by_hash(block_hash)
-                )
-            except (Retryable, Unsupported) as error:
-                failure = error
-                continue
-            answered = True
-            if found is not None:
-                return found
-        if not answered and failure is not None:
-            raise failure
-        return None
+        return await find_anywhere(
+            self._pool, lambda node: self._client(node).header_by_hash(block_hash)
+        )
 
     async def read_block(self, header: Header, watched: WatchedAddresses) -> BlockRead:
         """Read one block by hash, whole, from one node."""
@@ -236,7 +217,7 @@ class EvmSource:
             tx=name,
             state=state,
             block=block,
-            pays=parse.told(mine),
+            pays=told(mine),
         )
 
     async def history_reaches(self, height: int) -> bool:
@@ -258,16 +239,9 @@ class EvmSource:
 
     async def agree(self, header: Header) -> bool:
         """Ask nodes other than the first that answers whether this block is on their chain."""
-        witnesses = 0
-        for node in self._pool.nodes:
-            try:
-                found = await self._pool.ask_one(
-                    node, lambda node: self._client(node).header_at(header.height)
-                )
-            except Retryable:
-                continue
-            witnesses += found.hash == header.hash
-        return witnesses > 1
+        return await has_witness(
+            self._pool, lambda node: self._client(node).header_at(header.height), header
+        )
 
     async def wait_for_change(self, timeout_s: float) -> None:
         """Return on a pushed head, else after the poll interval."""
@@ -310,17 +284,6 @@ class EvmSource:
 
     async def _head_of(self, node: RpcNode) -> Head:
         return await self._client(node).head(finalized=self._entry.finalized)
-
-    def _is_old(self, head: Head) -> bool:
-        """Tell a head that should have been followed by others: its node lags or stands still."""
-        age = self._clock.now() - head.header.time
-        return age.total_seconds() > max(_OLD_MIN_S, _OLD_BLOCKS * float(self._entry.block_time_s))
-
-    async def _head_or(self, node: RpcNode, other: Head) -> Head:
-        try:
-            return await self._pool.ask_one(node, self._head_of)
-        except (Retryable, Unsupported):
-            return other
 
     async def _trees(self, header: Header, block: FullBlock) -> Trees | None:
         """Give call trees from a node that traces; None only where none of them ever does."""

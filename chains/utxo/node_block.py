@@ -9,28 +9,33 @@ agree. Bytes of witnesses and of the extension block are not needed, for no id c
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Raw, Struct, field
 
 from chains.answers import decode
 from chains.errors import AnswerRefused
 from chains.port import WatchedAddresses
 from chains.utxo.block import RawBlock, read_block
-from chains.utxo.header import write_header
 from chains.utxo.merkle import HASH_BYTES, shown
 from chains.utxo.rules import BlockRules
 from chains.utxo.sizes import write_size
+from chains.utxo.told_header import (
+    ToldHeader,
+    Version,
+    Word,
+    bytes_of,
+    digest_of,
+    header_bytes,
+    signed_version,
+)
 
 _DECIMALS: Final = 8
 #: A number as JSON writes one. Go's nodes write small amounts with an exponent. **Units**: at most 20
 #: digits on either side hold every amount there is.
 _NUMBER: Final = re.compile(r"(0|[1-9][0-9]{0,19})(?:\.([0-9]{1,20}))?(?:[eE]([+-]?[0-9]{1,2}))?")
 _INDEX_OF_COINBASE: Final = 0xFFFF_FFFF
-
-_Word = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
-_Version = Annotated[int, Meta(ge=-(2**31), le=2**32 - 1)]
 
 
 class _Script(Struct):
@@ -44,16 +49,16 @@ class _Output(Struct):
 
 class _Input(Struct):
     txid: str | None = None
-    vout: _Word | None = None
+    vout: Word | None = None
     script: _Script | None = field(default=None, name="scriptSig")
     coinbase: str | None = None
-    sequence: _Word = 0xFFFF_FFFF
+    sequence: Word = 0xFFFF_FFFF
 
 
 class _Transaction(Struct):
     txid: str
-    version: _Version
-    locktime: _Word
+    version: Version
+    locktime: Word
     vin: list[_Input]
     vout: list[_Output]
     hex: str | None = None
@@ -65,25 +70,17 @@ class _Hexed(Struct):
 
 class _MergedWork(Struct):
     tx: _Hexed
-    index: _Word
-    chain_index: _Word = field(name="chainindex")
+    index: Word
+    chain_index: Word = field(name="chainindex")
     branch: list[str] = field(name="merklebranch")
     chain_branch: list[str] = field(name="chainmerklebranch")
     parent: str = field(name="parentblock")
 
 
-class NodeBlock(Struct):
+class NodeBlock(ToldHeader, kw_only=True):
     """The fields that are read. `tx` holds ids alone below verbosity 2."""
 
-    hash: str
-    height: Annotated[int, Meta(ge=0)]
-    version: _Version
-    merkle_root: str = field(name="merkleroot")
-    time: _Word
-    bits: str
-    nonce: _Word
     tx: list[str | _Transaction]
-    parent: str | None = field(default=None, name="previousblockhash")
     auxpow: _MergedWork | None = None
 
 
@@ -117,28 +114,20 @@ def raw_of(told: NodeBlock, rules: BlockRules) -> bytes:
 
 def header_of(told: NodeBlock) -> bytes:
     """Write a block's header and, where it was merge-mined, the work behind it."""
-    bits = _hex(told.bits)
-    header = write_header(
-        version=_signed(told.version),
-        parent=_hash(told.parent) if told.parent else bytes(HASH_BYTES),
-        merkle_root=_hash(told.merkle_root),
-        time_s=told.time,
-        bits=int.from_bytes(bits[:4].rjust(4, b"\0"), "big"),
-        nonce=told.nonce,
-    )
+    header = header_bytes(told)
     work = told.auxpow
     if work is None:
         return header
     return b"".join(
         (
             header,
-            _hex(work.tx.hex),
+            bytes_of(work.tx.hex),
             bytes(HASH_BYTES),
             _branch(work.branch),
             work.index.to_bytes(4, "little"),
             _branch(work.chain_branch),
             work.chain_index.to_bytes(4, "little"),
-            _hex(work.parent),
+            bytes_of(work.parent),
         )
     )
 
@@ -180,7 +169,7 @@ def _require_told(told: NodeBlock, found: RawBlock, rules: BlockRules) -> None:
         )
         raise AnswerRefused(message)
     outputs = [
-        (satoshi_of(bytes(output.value), rules), _hex(output.script.hex))
+        (satoshi_of(bytes(output.value), rules), bytes_of(output.script.hex))
         for one in transactions
         for output in one.vout
     ]
@@ -200,15 +189,16 @@ def _full(told: NodeBlock) -> list[_Transaction]:
 def _bytes_of(told: _Transaction, rules: BlockRules) -> bytes:
     """Give a transaction's own bytes, or write those that its id covers from what is told of it."""
     if told.hex is not None:
-        return _hex(told.hex)
+        return bytes_of(told.hex)
     inputs = [_input(one) for one in told.vin]
     outputs = [
-        satoshi_of(bytes(one.value), rules).to_bytes(8, "little") + _counted(_hex(one.script.hex))
+        satoshi_of(bytes(one.value), rules).to_bytes(8, "little")
+        + _counted(bytes_of(one.script.hex))
         for one in told.vout
     ]
     return b"".join(
         (
-            _signed(told.version).to_bytes(4, "little", signed=True),
+            signed_version(told.version).to_bytes(4, "little", signed=True),
             _count(inputs),
             *inputs,
             _count(outputs),
@@ -223,21 +213,16 @@ def _input(told: _Input) -> bytes:
         outpoint, script = bytes(HASH_BYTES), told.coinbase
         index = _INDEX_OF_COINBASE
     elif told.txid is not None and told.vout is not None and told.script is not None:
-        outpoint, index, script = _hash(told.txid), told.vout, told.script.hex
+        outpoint, index, script = digest_of(told.txid), told.vout, told.script.hex
     else:
         message = "an input names neither an output nor a coinbase"
         raise AnswerRefused(message)
     return (
         outpoint
         + index.to_bytes(4, "little")
-        + _counted(_hex(script))
+        + _counted(bytes_of(script))
         + told.sequence.to_bytes(4, "little")
     )
-
-
-def _signed(version: int) -> int:
-    """Give a version as the wire has it: newer nodes write it without a sign."""
-    return version - 2**32 if version >= 2**31 else version
 
 
 def _count(many: list[bytes] | list[str | _Transaction]) -> bytes:
@@ -249,20 +234,4 @@ def _counted(data: bytes) -> bytes:
 
 
 def _branch(hashes: list[str]) -> bytes:
-    return write_size(len(hashes)) + b"".join(map(_hash, hashes))
-
-
-def _hash(text: str) -> bytes:
-    found = _hex(text)
-    if len(found) != HASH_BYTES:
-        message = f"expected a hash of {HASH_BYTES} bytes, found {text[:80]!r}"
-        raise AnswerRefused(message)
-    return found[::-1]
-
-
-def _hex(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        message = f"expected hex, found {text[:80]!r}"
-        raise AnswerRefused(message) from None
+    return write_size(len(hashes)) + b"".join(map(digest_of, hashes))

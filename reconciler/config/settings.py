@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from chains.catalog import Catalogue, CatalogueError, load_catalogue
-from chains.registry import refuse_unwatched
+from chains.registry import require_reader
 from reconciler.config.reading import Reader
 from reconciler.config.routes import (
     AddressReader,
@@ -32,7 +32,6 @@ from reconciler.stream.promise import TopicSpec
 from schemas.caip import CaipError, ChainName, Family, family_of, parse_chain
 
 #: Raises `CatalogueError` for a chain on which nobody would see what is paid.
-ChainRefusal = Callable[[ChainName], None]
 
 #: 32 hex digits are 128 bits, which nobody guesses.
 KEY_CHARACTERS_MIN: Final = 32
@@ -125,7 +124,6 @@ def make_settings(
     reader: Reader,
     beside: Path,
     read_address: AddressReader = deposit_address,
-    refuse_chain: ChainRefusal = refuse_unwatched,
 ) -> Settings:
     """Make settings of a file's text. `beside` is the folder in which relative paths start."""
     file = reader.read(text)
@@ -137,7 +135,7 @@ def make_settings(
     _refuse_database(file, reader)
     _refuse_stream(file, reader)
     _refuse_keys(file, reader)
-    _refuse_chains(file, catalogue, reader, refuse_chain)
+    _refuse_chains(file, catalogue, reader)
     _refuse_spans(file, catalogue, reader)
     routes = _routes(file, catalogue, reader, read_address)
     seals = file.journal.seals
@@ -213,15 +211,13 @@ def _refuse_keys(file: SettingsFile, reader: Reader) -> None:
         raise reader.refusal("keys.sealing", "expected 64 hexadecimal digits")
 
 
-def _refuse_chains(
-    file: SettingsFile, catalogue: Catalogue, reader: Reader, refuse_chain: ChainRefusal
-) -> None:
+def _refuse_chains(file: SettingsFile, catalogue: Catalogue, reader: Reader) -> None:
     for name, chain in file.chains.items():
         path = f'chains."{name}"'
         try:
             canonical = parse_chain(name)
             catalogue.chain(canonical)
-            refuse_chain(canonical)
+            require_reader(canonical)
         except (CaipError, CatalogueError) as error:
             raise reader.refusal(path, str(error)) from None
         if canonical != name:

@@ -8,11 +8,10 @@ from chains.addresses import Address, AddressError
 from chains.catalog import Asset
 from reconciler.config.reading import Reader
 from reconciler.config.settings import Settings, make_settings
-from schemas.caip import ChainName
 
 CHAIN = "eip155:313371"
 OTHER_CHAIN = "eip155:313372"
-UTXO_CHAIN = "bip122:0000000000000000000000000000abcd"
+UTXO_CHAIN = "bip122:4966625a4b2851d9fdee139e56211a0d"
 TOKEN = f"{CHAIN}/erc20:0x5FbDB2315678afecb367f032d93F642f64180aa3"
 SHARED_ADDRESS = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 
@@ -44,7 +43,6 @@ verified_at = "2026-11-30"
 CATALOGUE = (
     _CHAIN_ROW.format(id=CHAIN, name="One", least_depth=2, finalized="true", decimals=18)
     + _CHAIN_ROW.format(id=OTHER_CHAIN, name="Two", least_depth=1, finalized="true", decimals=18)
-    + _CHAIN_ROW.format(id=UTXO_CHAIN, name="Three", least_depth=1, finalized="false", decimals=8)
     + f"""
 [[asset]]
 id = "{TOKEN}"
@@ -97,10 +95,6 @@ def read_any_address(asset: Asset, text: str) -> Address:
     return Address(raw=bytes.fromhex(text[2:]), key=text.lower(), display=text)
 
 
-def watch_any_chain(chain: ChainName) -> None:
-    """Refuse none: which chains can be watched has tests of its own."""
-
-
 def settings_of(text: str, folder: Path, environment: dict[str, str] | None = None) -> Settings:
     """Make settings of a text, with the catalogue above lying beside it."""
     (folder / "catalogue.toml").write_text(CATALOGUE)
@@ -109,5 +103,4 @@ def settings_of(text: str, folder: Path, environment: dict[str, str] | None = No
         reader=Reader(environment or {}),
         beside=folder,
         read_address=read_any_address,
-        refuse_chain=watch_any_chain,
     )

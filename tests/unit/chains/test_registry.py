@@ -10,7 +10,7 @@ from chains.registry import (
     parse_transaction_id,
     payment_uri,
     raw_of_key,
-    refuse_unwatched,
+    require_reader,
 )
 from chains.utxo.networks import BITCOIN, DOGECOIN, LITECOIN, NETWORKS
 from schemas.amounts import AmountError
@@ -205,16 +205,12 @@ def test_what_a_block_made_matures_as_its_network_says():
 
 
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=lambda network: network.name)
-def test_a_chain_that_cannot_be_watched_has_no_source_and_says_so(network):
-    for call in (
-        lambda: refuse_unwatched(network.chain),
-        lambda: open_source(network.chain, ["http://127.0.0.1:8332"], catalogue=CATALOGUE),
-    ):
-        with pytest.raises(
-            CatalogueError, match=rf"{network.name} cannot be watched yet, .* eip155"
-        ):
-            call()
-    refuse_unwatched(ETHEREUM)
+def test_every_network_has_a_source_that_insists_on_it(network):
+    source = open_source(network.chain, ["http://127.0.0.1:8332"], catalogue=CATALOGUE)
+    assert source.chain == network.chain
+    for urls in ([], ["ws://127.0.0.1:8332"], ["127.0.0.1:8332"]):
+        with pytest.raises(ValueError, match=r"expected the http\(s\):// URL of one node"):
+            open_source(network.chain, urls, catalogue=CATALOGUE)
 
 
 @pytest.mark.parametrize(
@@ -229,4 +225,4 @@ def test_a_chain_without_a_reader_is_an_error_that_says_so(chain, words):
         with pytest.raises(CatalogueError, match=words):
             call(ChainName(chain), "x")
     with pytest.raises(CatalogueError, match=words):
-        refuse_unwatched(ChainName(chain))
+        require_reader(ChainName(chain))

@@ -2,7 +2,6 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.cli import run
 from reconciler.config import SettingsError, load_settings
 from reconciler.config.settings import APPEND_LASTS_MAX
 from reconciler.model.policy import FinalityTier
@@ -145,22 +144,6 @@ def test_bitcoin_like_routes_have_tiers_by_amount_and_wait_an_hour_for_lost_bloc
 )
 def test_what_a_bitcoin_like_chain_cannot_give_is_refused(tmp_path, coin, finality, more, words):
     assert words in refusal(on(coin, finality, more), tmp_path)
-
-
-def test_a_chain_that_cannot_be_watched_yet_is_refused_at_the_start_and_by_the_doctor(
-    tmp_path, capsys
-):
-    (tmp_path / "catalogue.toml").write_text(CATALOGUE)
-    path = tmp_path / "settings.toml"
-    path.write_text(on(BITCOIN, "{ depth = 6 }"))
-    sentence = f'chains."{COINS[BITCOIN].partition("/")[0]}": chain '
-    with pytest.raises(SettingsError) as refused:
-        load_settings(path, {})
-    assert sentence in str(refused.value)
-    assert "Bitcoin cannot be watched yet" in str(refused.value)
-    for command in ("doctor", "run"):
-        assert run([command, "--config", str(path)]) == 2
-        assert "Bitcoin cannot be watched yet" in capsys.readouterr().err
 
 
 def test_a_shared_route_has_its_address_step_and_steps(tmp_path):

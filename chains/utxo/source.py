@@ -1,0 +1,354 @@
+"""A Bitcoin-like chain as the port promises it: several nodes, one answer.
+
+Reads nodes through a pool, gives headers, whole blocks, the mempool and look-ups to the loop. Keeps no
+position and publishes nothing. What it remembers (headers, the names of what was mined lately, what waits)
+only makes it faster, or finds what a node without an index cannot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Final
+
+from chains.at_once import first_good
+from chains.catalog import Catalogue
+from chains.clock import Clock
+from chains.errors import (
+    AnswerRefused,
+    ChainError,
+    NodeBehind,
+    NodeUnavailable,
+    Retryable,
+    Unsupported,
+)
+from chains.heed import heed_cancellation
+from chains.observe import Observer, nobody
+from chains.pool import RpcPool
+from chains.port import BlockRead, Head, Header, Unmined, WatchedAddresses
+from chains.rpc import NodeLimits, RpcNode
+from chains.several import NewestHead, find_anywhere, has_witness
+from chains.told import told
+from chains.typed import find_hash
+from chains.utxo.block import RawBlock, read_block
+from chains.utxo.client import UtxoClient
+from chains.utxo.loose import LooseTransaction
+from chains.utxo.mined import MinedLately
+from chains.utxo.networks import NETWORKS
+from chains.utxo.pays import Telling, transfers_of
+from chains.utxo.rules import rules_of
+from chains.utxo.waiting import Waiting
+from schemas.amounts import BaseUnits
+from schemas.caip import AssetName, ChainName
+from schemas.facts import LookedUpState, TransactionLookedUp, TransferSeen
+from schemas.values import BlockRef
+
+#: A raw block is a few MB and more in hex: so many are read at once in a long span.
+_BLOCKS_AT_ONCE: Final = 4
+#: Transactions are read from the mempool in such portions, and no more of them in one look.
+_PORTION: Final = 50
+_READ_A_LOOK: Final = 2_000
+_POLL_S: Final = 1.0
+
+
+class UtxoSource:
+    """One Bitcoin-like chain, seen through one or more nodes (`chains.port.ChainSource`)."""
+
+    def __init__(
+        self,
+        *,
+        chain: ChainName,
+        urls: Sequence[str],
+        catalogue: Catalogue,
+        clock: Clock,
+        observer: Observer = nobody,
+        limits: NodeLimits | None = None,
+        poll_interval_s: float | None = None,
+    ) -> None:
+        entry = catalogue.chain(chain)
+        self._chain = chain
+        self._coin = AssetName(entry.coin)
+        self._network = NETWORKS[chain]
+        self._rules = rules_of(chain)
+        self._clock = clock
+        if not urls or not all(url.startswith("http") for url in urls):
+            message = f"chain {chain}: expected the http(s):// URL of one node at least"
+            raise ValueError(message)
+        nodes = [
+            RpcNode(url, chain=chain, clock=clock, observer=observer, limits=limits or NodeLimits())
+            for url in urls
+        ]
+        self._pool = RpcPool(
+            nodes, identify=lambda node: self._client(node).identify(), clock=clock
+        )
+        self._clients = {id(node): UtxoClient(node, self._network, self._rules) for node in nodes}
+        self._newest = NewestHead(self._pool, clock=clock, block_time_s=float(entry.block_time_s))
+        self._poll_s = poll_interval_s or _POLL_S
+        self._waiting = Waiting()
+        self._mined = MinedLately()
+
+    @property
+    def chain(self) -> ChainName:
+        """The chain that `identify` insists on."""
+        return self._chain
+
+    async def start(self) -> None:
+        """Identify every node that answers. Harmless twice.
+
+        **Raises**: `WrongChain`; `Retryable` when no node answers.
+        """
+        answered = 0
+        failure: ChainError | None = None
+        for node in self._pool.nodes:
+            try:
+                await self._pool.ask_one(node, self._pool.identify)
+                answered += 1
+            except Retryable as error:
+                failure = error
+        if not answered:
+            raise failure or NodeUnavailable(f"chain {self._chain}: no node answers")
+
+    async def close(self) -> None:
+        """Release connections. May be called twice."""
+        await self._pool.close()
+
+    async def identify(self) -> None:
+        """Ask the node in use for its first block again. **Raises**: `WrongChain` naming both."""
+        await self._pool.read(self._pool.identify)
+
+    def blind_spots(self) -> Sequence[str]:
+        """Name nothing: every output of a block is seen, whoever made it."""
+        return ()
+
+    async def head(self) -> Head:
+        """Give the tip; when it is lower than one seen before, or old, ask every other node too."""
+        return await self._newest.ask(lambda node: self._client(node).head())
+
+    async def header_at(self, height: int) -> Header:
+        """Give the header at a height of the node's present chain. **Raises**: `NodeBehind`."""
+        return await self._pool.read(lambda node: self._client(node).header_at(height))
+
+    async def header_by_hash(self, block_hash: str) -> Header | None:
+        """Give a header by hash, of any branch, or None when no node has such a block."""
+        return await find_anywhere(
+            self._pool, lambda node: self._client(node).header_by_hash(block_hash)
+        )
+
+    async def read_block(self, header: Header, watched: WatchedAddresses) -> BlockRead:
+        """Read one raw block by hash, whole, from one node."""
+        block, node = await self._pool.read(lambda node: self._raw(node, header, watched))
+        ignored: Counter[str] = Counter()
+        transfers = self._transfers(block, header, node, ignored)
+        return BlockRead(
+            header=header,
+            transfers=transfers,
+            ignored=dict(ignored),
+            recipients=block.scripts,
+            spent=block.spent,
+        )
+
+    async def read_range(
+        self, first_height: int, last: Header, watched: WatchedAddresses
+    ) -> BlockRead:
+        """Read a span block by block, some at once. They must link to each other and end in `last`.
+
+        **Raises**: `AnswerRefused` when they do not; whatever a single block raises.
+        """
+        transfers: list[TransferSeen] = []
+        ignored: Counter[str] = Counter()
+        before: str | None = None
+        height = first_height
+        while height <= last.height:
+            heed_cancellation()
+            upto = min(last.height, height + _BLOCKS_AT_ONCE - 1)
+            calls = [partial(self._at, each, watched) for each in range(height, upto + 1)]
+            for read in await first_good(calls):
+                if before is not None and read.header.parent_hash != before:
+                    message = (
+                        f"block {read.header.height} does not follow {before}: the chain moved"
+                    )
+                    raise AnswerRefused(message)
+                transfers += read.transfers
+                ignored.update(read.ignored)
+                before, height = read.header.hash, read.header.height + 1
+        if before is not None and before != last.hash:
+            message = f"expected the span to end in {last.hash}, found {before}"
+            raise AnswerRefused(message)
+        return BlockRead(
+            header=last, transfers=transfers, ignored=dict(ignored), recipients=frozenset()
+        )
+
+    async def look_up(self, tx: str, watched: WatchedAddresses) -> TransactionLookedUp:
+        """Tell what any node knows of a transaction, and what it pays us, read from its block."""
+        name = find_hash(tx)
+        if name is None:
+            return self._looked_up(tx, LookedUpState.UNKNOWN)
+        state, header = await self._look_up_anywhere(name)
+        if header is None:
+            return self._looked_up(name, state)
+        block, node = await self._pool.read(lambda node: self._raw(node, header, watched))
+        if bytes.fromhex(name)[::-1] not in block.txids:
+            message = f"{node} says that {name} is mined in {header.hash}, which does not hold it"
+            raise AnswerRefused(message)
+        mine = [paid for paid in block.paid if paid.txid == name]
+        telling = self._telling(header, node, Counter())
+        return TransactionLookedUp(
+            request="",
+            chain=self._chain,
+            tx=name,
+            state=state,
+            block=telling.block,
+            pays=told(transfers_of(mine, telling)),
+        )
+
+    async def history_reaches(self, height: int) -> bool:
+        """Prove that blocks are still stored: a pruned node has headers and no transactions."""
+        try:
+            return await self._pool.read(lambda node: self._stores(self._client(node), height))
+        except NodeBehind:
+            return False
+
+    async def balance_at(self, asset: AssetName, address: str, header: Header) -> BaseUnits:
+        """Refuse: nodes know outputs by their place, not what an address held after a block."""
+        message = (
+            f"{self._chain}: nodes do not tell what {address} held of {asset} at {header.height}"
+        )
+        raise Unsupported(message)
+
+    async def agree(self, header: Header) -> bool:
+        """Ask nodes other than the first that answers whether this block is on their chain."""
+        return await has_witness(
+            self._pool, lambda node: self._client(node).header_at(header.height), header
+        )
+
+    async def wait_for_change(self, timeout_s: float) -> None:
+        """Return after the poll interval."""
+        await self._clock.sleep(min(timeout_s, self._poll_s))
+
+    async def pending(self, watched: WatchedAddresses, outpoints: Collection[str]) -> Unmined:
+        """Give what waits in one node's mempool, as far as it could be read by now.
+
+        A first look at a full mempool takes several calls: what comes in meanwhile is read first.
+        """
+        return await self._pool.read(lambda node: self._look(node, watched, outpoints))
+
+    def _client(self, node: RpcNode) -> UtxoClient:
+        return self._clients[id(node)]
+
+    async def _raw(
+        self, node: RpcNode, header: Header, watched: WatchedAddresses
+    ) -> tuple[RawBlock, str]:
+        """Read a block from one node; give it, and the node's name."""
+        client = self._client(node)
+        block = read_block(await client.block_bytes(header.hash), self._rules, watched)
+        if block.header.hash != header.hash:
+            message = f"expected block {header.hash}, {node.name} gives {block.header.hash}"
+            raise AnswerRefused(message)
+        if block.height not in {None, header.height}:
+            message = f"block {header.hash} says height {block.height}, expected {header.height}"
+            raise AnswerRefused(message)
+        self._mined.add(header.hash, block.txids)
+        return block, node.name
+
+    def _transfers(
+        self, block: RawBlock, header: Header, node: str, ignored: Counter[str]
+    ) -> list[TransferSeen]:
+        return transfers_of(block.paid, self._telling(header, node, ignored))
+
+    def _telling(self, header: Header, node: str, ignored: Counter[str]) -> Telling:
+        return Telling(
+            network=self._network,
+            asset=self._coin,
+            block=BlockRef(height=header.height, hash=header.hash, time=header.time),
+            seen_at=self._clock.now(),
+            node=node,
+            ignored=ignored,
+        )
+
+    async def _at(self, height: int, watched: WatchedAddresses) -> BlockRead:
+        return await self.read_block(await self.header_at(height), watched)
+
+    async def _stores(self, client: UtxoClient, height: int) -> bool:
+        header = await client.header_at(height)
+        await client.block_bytes(header.hash)
+        return True
+
+    # --- the mempool ---------------------------------------------------------------------------
+
+    async def _look(
+        self, node: RpcNode, watched: WatchedAddresses, outpoints: Collection[str]
+    ) -> Unmined:
+        client, waiting = self._client(node), self._waiting
+        waiting.listed(await client.waiting(), watched)
+        failed: list[str] = []
+        for _ in range(_READ_A_LOOK // _PORTION):
+            heed_cancellation()
+            names = waiting.next_unread(_PORTION)
+            if not names:
+                break
+            found = await client.transactions(names)
+            for name, one in zip(names, found, strict=True):
+                if isinstance(one, LooseTransaction):
+                    waiting.take(one, self._clock.now(), watched, outpoints)
+                else:
+                    failed.append(name)
+        waiting.put_back(failed)
+        return Unmined(transfers=self._waiting_for_us(node.name), spent=waiting.rivals(outpoints))
+
+    def _waiting_for_us(self, node: str) -> list[TransferSeen]:
+        found: list[TransferSeen] = []
+        for sighted in self._waiting.sights:
+            telling = Telling(
+                network=self._network,
+                asset=self._coin,
+                block=None,
+                seen_at=sighted.at,
+                node=node,
+                method="mempool",
+            )
+            found += transfers_of([sighted.paid], telling)
+        return found
+
+    # --- look-ups ------------------------------------------------------------------------------
+
+    async def _look_up_anywhere(self, name: str) -> tuple[LookedUpState, Header | None]:
+        """Ask every node until one knows the transaction; unknown only when all of them answered."""
+        failure: ChainError | None = None
+        for node in self._pool.nodes:
+            try:
+                found = await self._pool.ask_one(node, lambda node: self._look_up_on(node, name))
+            except (Retryable, Unsupported) as error:
+                failure = error
+                continue
+            if found[0] is not LookedUpState.UNKNOWN:
+                return found
+        if failure is not None:
+            raise failure
+        return LookedUpState.UNKNOWN, None
+
+    async def _look_up_on(self, node: RpcNode, name: str) -> tuple[LookedUpState, Header | None]:
+        """Ask one node: its index or mempool, then what was read lately, then what is unspent."""
+        client = self._client(node)
+        known = await client.transaction(name)
+        if known is not None and known.block_hash is None:
+            return LookedUpState.PENDING, None
+        told_in = [] if known is None or known.block_hash is None else [known.block_hash]
+        for block_hash in [*told_in, *self._mined.blocks_of(name)]:
+            header = await client.header_by_hash(block_hash)
+            if header is not None and await self._is_on_chain(client, header):
+                return LookedUpState.INCLUDED, header
+        height = await client.height_of_unspent(name)
+        if height is not None:
+            return LookedUpState.INCLUDED, await client.header_at(height)
+        return LookedUpState.UNKNOWN, None
+
+    @staticmethod
+    async def _is_on_chain(client: UtxoClient, header: Header) -> bool:
+        try:
+            return (await client.header_at(header.height)).hash == header.hash
+        except NodeBehind:
+            return False
+
+    def _looked_up(self, tx: str, state: LookedUpState) -> TransactionLookedUp:
+        return TransactionLookedUp(request="", chain=self._chain, tx=tx[:256], state=state)
