@@ -1,6 +1,6 @@
 """Several nodes of one chain behind one question: order, failover, rest and identity.
 
-Talks through `RpcNode`s; never sleeps, so that whoever asks decides how to wait. Raises only
+Talks through nodes; never sleeps, so that whoever asks decides how to wait. Raises only
 `chains.errors`.
 """
 
@@ -18,8 +18,8 @@ from chains.errors import (
     Retryable,
     Unsupported,
 )
+from chains.http_node import HttpNode
 from chains.pace import chance as _chance
-from chains.rpc import RpcNode
 
 T = TypeVar("T")
 
@@ -39,9 +39,9 @@ class RpcPool:
 
     def __init__(
         self,
-        nodes: Sequence[RpcNode],
+        nodes: Sequence[HttpNode],
         *,
-        identify: Callable[[RpcNode], Awaitable[None]],
+        identify: Callable[[HttpNode], Awaitable[None]],
         clock: Clock,
         chance: Callable[[], float] = _chance,
     ) -> None:
@@ -57,9 +57,9 @@ class RpcPool:
 
     async def read(
         self,
-        ask: Callable[[RpcNode], Awaitable[T]],
+        ask: Callable[[HttpNode], Awaitable[T]],
         *,
-        among: Callable[[RpcNode], bool] = lambda _: True,
+        among: Callable[[HttpNode], bool] = lambda _: True,
     ) -> T:
         """Ask one node after another until one answers whole.
 
@@ -73,7 +73,7 @@ class RpcPool:
                 last = error
         raise last or self._all_rest(among)
 
-    async def ask_one(self, node: RpcNode, ask: Callable[[RpcNode], Awaitable[T]]) -> T:
+    async def ask_one(self, node: HttpNode, ask: Callable[[HttpNode], Awaitable[T]]) -> T:
         """Ask this node, after its chain id where that is not known freshly; keep how it went.
 
         **Raises**: `NodeBusy` without asking, while the node has the time that it asked for.
@@ -92,30 +92,30 @@ class RpcPool:
         node.failures, node.free_at = 0, 0.0
         return answer
 
-    async def identify(self, node: RpcNode) -> None:
+    async def identify(self, node: HttpNode) -> None:
         """Ask a node which chain it serves. **Raises**: `WrongChain`; `Retryable`."""
         node.identified_at = None
         await self._identify(node)
         node.identified_at = self._clock.monotonic_s()
 
-    def is_stale(self, node: RpcNode) -> bool:
+    def is_stale(self, node: HttpNode) -> bool:
         """Tell whether a node's chain id must be asked again before it is believed."""
         known = node.identified_at
         return known is None or self._clock.monotonic_s() - known >= IDENTIFY_EVERY_S
 
-    def _in_order(self, among: Callable[[RpcNode], bool]) -> list[RpcNode]:
+    def _in_order(self, among: Callable[[HttpNode], bool]) -> list[HttpNode]:
         now = self._clock.monotonic_s()
         awake = [node for node in self.nodes if among(node) and node.busy_until <= now]
         return sorted(awake, key=lambda node: node.free_at > now)
 
-    def _all_rest(self, among: Callable[[RpcNode], bool]) -> ChainError:
+    def _all_rest(self, among: Callable[[HttpNode], bool]) -> ChainError:
         waits = [node.busy_until for node in self.nodes if among(node)]
         if not waits:
             return Unsupported("no node offers this")
         wait = max(0.0, min(waits) - self._clock.monotonic_s())
         return NodeBusy("every node asked us to slow down", retry_after_s=wait)
 
-    def _note_failure(self, node: RpcNode, error: ChainError) -> None:
+    def _note_failure(self, node: HttpNode, error: ChainError) -> None:
         """Let a node rest: doubling, with jitter so that watchers do not come back in step."""
         if isinstance(error, Unsupported):
             return
@@ -128,7 +128,7 @@ class RpcPool:
         node.failures += 1
         node.free_at = now + min(_REST_MAX_S, _REST_FIRST_S * 2**doublings) * (0.5 + self._chance())
 
-    def _busy_rest_s(self, node: RpcNode, error: NodeBusy) -> float:
+    def _busy_rest_s(self, node: HttpNode, error: NodeBusy) -> float:
         if error.retry_after_s is not None:
             return error.retry_after_s
         rest: float = _REST_FIRST_S * 2 ** min(node.failures, _DOUBLINGS_MAX)

@@ -14,9 +14,9 @@ from chains.clock import Clock, SystemClock
 from chains.evm import address as evm_address
 from chains.evm import words as evm_words
 from chains.evm.source import EvmSource
+from chains.http_node import NodeLimits
 from chains.observe import Observer, nobody
 from chains.port import ChainSource
-from chains.rpc import NodeLimits
 from chains.typed import find_hash
 from chains.utxo import address as utxo_address
 from chains.utxo.networks import NAMESPACE, NETWORKS, Network

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 from chains.clock import Clock
 from chains.errors import ChainError, Retryable, Unsupported
+from chains.http_node import HttpNode
 from chains.pool import RpcPool
 from chains.port import Head, Header
-from chains.rpc import RpcNode
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class NewestHead:
         self._old_s = max(_OLD_MIN_S, _OLD_BLOCKS * block_time_s)
         self._highest = 0
 
-    async def ask(self, head_of: Callable[[RpcNode], Awaitable[Head]]) -> Head:
+    async def ask(self, head_of: Callable[[HttpNode], Awaitable[Head]]) -> Head:
         """Give the tip; when it is lower than one seen before, or old, ask every other node too."""
         head = await self._pool.read(head_of)
         if head.header.height < self._highest or self._is_old(head):
@@ -45,7 +45,7 @@ class NewestHead:
         return (self._clock.now() - head.header.time).total_seconds() > self._old_s
 
 
-async def find_anywhere(pool: RpcPool, ask: Callable[[RpcNode], Awaitable[T | None]]) -> T | None:
+async def find_anywhere(pool: RpcPool, ask: Callable[[HttpNode], Awaitable[T | None]]) -> T | None:
     """Ask one node after another until one has it; None when those that answer have not.
 
     **Raises**: the last `Retryable` or `Unsupported` where no node answered at all.
@@ -67,7 +67,7 @@ async def find_anywhere(pool: RpcPool, ask: Callable[[RpcNode], Awaitable[T | No
 
 
 async def has_witness(
-    pool: RpcPool, header_at: Callable[[RpcNode], Awaitable[Header]], header: Header
+    pool: RpcPool, header_at: Callable[[HttpNode], Awaitable[Header]], header: Header
 ) -> bool:
     """Ask nodes other than the first that answers whether this block is on their chain."""
     witnesses = 0
@@ -81,7 +81,7 @@ async def has_witness(
 
 
 async def _head_or(
-    pool: RpcPool, node: RpcNode, head_of: Callable[[RpcNode], Awaitable[Head]], other: Head
+    pool: RpcPool, node: HttpNode, head_of: Callable[[HttpNode], Awaitable[Head]], other: Head
 ) -> Head:
     try:
         return await pool.ask_one(node, head_of)

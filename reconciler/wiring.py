@@ -20,10 +20,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from chains.catalog import CatalogueError
 from chains.errors import NoCheckpoint
 from chains.follow import Follower, FollowSettings
+from chains.http_node import NodeLimits
 from chains.observe import Observer
 from chains.port import ChainSource, Checkpoint, FollowLoop, FollowStatus, OlderWatermarks
 from chains.registry import open_source
-from chains.rpc import NodeLimits
 from reconciler.audit.ask import Asker
 from reconciler.audit.look import LookTerms, SecondLook
 from reconciler.config import Settings

@@ -36,10 +36,11 @@ from chains.evm.listed import listed_on
 from chains.evm.reader import BlockReader, SpanRead, Trees
 from chains.evm.wire import FullBlock
 from chains.heed import heed_cancellation
+from chains.http_node import HttpNode, NodeLimits
 from chains.observe import Observer, nobody
 from chains.pool import RpcPool
 from chains.port import BlockRead, Head, Header, Unmined, WatchedAddresses
-from chains.rpc import NodeLimits, RpcNode
+from chains.rpc import RpcNode
 from chains.several import NewestHead, find_anywhere, has_witness
 from chains.told import told
 from schemas.amounts import BaseUnits
@@ -256,10 +257,10 @@ class EvmSource:
         del watched, outpoints
         return None
 
-    def _client(self, node: RpcNode) -> EvmClient:
+    def _client(self, node: HttpNode) -> EvmClient:
         return self._clients[id(node)]
 
-    async def _identify_node(self, node: RpcNode) -> None:
+    async def _identify_node(self, node: HttpNode) -> None:
         found = await self._client(node).chain_id()
         if found != self._listed.chain_id:
             message = f"{node.name}: expected chain id {self._listed.chain_id}, found {found}"
@@ -282,7 +283,7 @@ class EvmSource:
     async def _decimals(self, contract: str) -> int | None:
         return await self._pool.read(lambda node: self._client(node).decimals(contract))
 
-    async def _head_of(self, node: RpcNode) -> Head:
+    async def _head_of(self, node: HttpNode) -> Head:
         return await self._client(node).head(finalized=self._entry.finalized)
 
     async def _trees(self, header: Header, block: FullBlock) -> Trees | None:
@@ -360,7 +361,7 @@ class EvmSource:
             raise failure
         return LookedUpState.UNKNOWN, None
 
-    async def _look_up_on(self, node: RpcNode, name: str) -> tuple[LookedUpState, Header | None]:
+    async def _look_up_on(self, node: HttpNode, name: str) -> tuple[LookedUpState, Header | None]:
         client = self._client(node)
         found = await self._pool.ask_one(node, lambda _: client.transaction(name))
         if found is None:

@@ -24,10 +24,11 @@ from chains.errors import (
     Unsupported,
 )
 from chains.heed import heed_cancellation
+from chains.http_node import HttpNode, NodeLimits
 from chains.observe import Observer, nobody
 from chains.pool import RpcPool
 from chains.port import BlockRead, Head, Header, Unmined, WatchedAddresses
-from chains.rpc import NodeLimits, RpcNode
+from chains.rpc import RpcNode
 from chains.several import NewestHead, find_anywhere, has_witness
 from chains.told import told
 from chains.typed import find_hash
@@ -233,11 +234,11 @@ class UtxoSource:
         """
         return await self._pool.read(lambda node: self._look(node, watched, outpoints))
 
-    def _client(self, node: RpcNode) -> UtxoClient:
+    def _client(self, node: HttpNode) -> UtxoClient:
         return self._clients[id(node)]
 
     async def _raw(
-        self, node: RpcNode, header: Header, watched: WatchedAddresses
+        self, node: HttpNode, header: Header, watched: WatchedAddresses
     ) -> tuple[RawBlock, str]:
         """Read a block from one node; give it, and the node's name."""
         client = self._client(node)
@@ -277,7 +278,7 @@ class UtxoSource:
     # --- the mempool ---------------------------------------------------------------------------
 
     async def _look(
-        self, node: RpcNode, watched: WatchedAddresses, outpoints: Collection[str]
+        self, node: HttpNode, watched: WatchedAddresses, outpoints: Collection[str]
     ) -> Unmined:
         client, waiting = self._client(node), self._waiting
         waiting.listed(await client.waiting(), watched)
@@ -327,7 +328,7 @@ class UtxoSource:
             raise failure
         return LookedUpState.UNKNOWN, None
 
-    async def _look_up_on(self, node: RpcNode, name: str) -> tuple[LookedUpState, Header | None]:
+    async def _look_up_on(self, node: HttpNode, name: str) -> tuple[LookedUpState, Header | None]:
         """Ask one node: its index or mempool, then what was read lately, then what is unspent."""
         client = self._client(node)
         known = await client.transaction(name)

@@ -34,8 +34,8 @@ from chains.devnet.faults import (
 )
 from chains.devnet.node import DevnetNode
 from chains.errors import Retryable
+from chains.http_node import NodeLimits
 from chains.port import BlockRead, ChainSource
-from chains.rpc import NodeLimits
 from schemas.facts import LookedUpState
 from tests.parts.chain_scripts import FINALITY_LAG, DevnetScript, Leg
 from tests.parts.chain_stand import Stand, on_devnet, standing, told, watching

@@ -18,7 +18,14 @@ SQL = (
     "reconciler/wiring.py",
 )
 KAFKA = ("reconciler/stream/kafka",)
-TALKS_TO_NODES = ("chains/rpc.py", "chains/evm/", "chains/utxo/", "chains/tron/", "chains/solana/")
+TALKS_TO_NODES = (
+    "chains/http_node.py",
+    "chains/rpc.py",
+    "chains/evm/",
+    "chains/utxo/",
+    "chains/tron/",
+    "chains/solana/",
+)
 SERVES_HTTP = (
     "chains/devnet/",
     "reconciler/observability/",

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from chains.devnet import Devnet
+from chains.http_node import NodeLimits
 from chains.port import BlockRead, ChainSource, Header
 from chains.registry import open_source
-from chains.rpc import NodeLimits
 from schemas.facts import TransferSeen
 from tests.parts.anvil.node import AnvilNode
 from tests.parts.chain_scripts import FINALITY_LAG, AnvilScript, ChainScript, DevnetScript

@@ -20,10 +20,10 @@ from chains.catalog import Asset
 from chains.devnet import Devnet, DevnetChain
 from chains.devnet.node import DevnetNode
 from chains.follow import Follower, FollowSettings
+from chains.http_node import NodeLimits
 from chains.observe import BlockTaken, Observation, ReadFailed
 from chains.port import ChainSource, Checkpoint, Step, WatchEntry
 from chains.registry import open_source, raw_of_key
-from chains.rpc import NodeLimits
 from reconciler.model.policy import Route
 from reconciler.services.sweep import sweep_lane
 from reconciler.storage import tables

@@ -180,7 +180,7 @@ def stand_ins(lot: Random) -> Iterator[None]:
             ("reconciler.wiring.uuid4", number),
             ("reconciler.wiring.FollowSettings", partial(FollowSettings, wait_s=5.0)),
             ("reconciler.storage.unit_of_work.random.random", lot.random),
-            ("chains.rpc.RpcNode._exchange", street.exchange),
+            ("chains.http_node.HttpNode._exchange", street.exchange),
             ("chains.evm.source._import_web3", street.nothing),
             ("sqlalchemy.ext.asyncio.engine.greenlet_spawn", database.spawn),
         ):

@@ -32,7 +32,7 @@ from chains.devnet.hexadecimal import data, hash_bytes
 from chains.devnet.node import DevnetNode
 from chains.devnet.world import Seed
 from chains.errors import AnswerRefused, NodeUnavailable
-from chains.rpc import RpcNode
+from chains.http_node import HttpAnswer, HttpNode
 from schemas.caip import ChainName
 from tests.simulate import database
 from tests.simulate.process import Process
@@ -186,11 +186,13 @@ class Street:
         return self.chain.world.tree.get(hash_bytes(block_hash))
 
 
-async def exchange(node: RpcNode, body: bytes) -> tuple[int, dict[str, str], bytes]:
-    """Stand in for `RpcNode._exchange`: the same answers and errors, without a connection."""
+async def exchange(node: HttpNode, path: str, body: bytes | None) -> HttpAnswer:
+    """Stand in for `HttpNode._exchange`: the same answers and errors, without a connection."""
+    assert body is not None
+    assert not path
     process = database.client.get()
     assert isinstance(process, Process)
-    world, limits = process.world, node._limits
+    world, limits = process.world, node.limits
     letter, number, _ = (urlsplit(node._url).hostname or "").split(".")
     street = next(s for s in world.streets if s.chain.chain_id == int(number))
     devnet = street.nodes[letter]
@@ -204,9 +206,9 @@ async def exchange(node: RpcNode, body: bytes) -> tuple[int, dict[str, str], byt
     match fault:
         case HttpStatus():
             wait = {} if fault.retry_after_s is None else {"Retry-After": str(fault.retry_after_s)}
-            return fault.status, wait, fault.body.encode()
+            return HttpAnswer(fault.status, wait, fault.body.encode())
         case InvalidJson():
-            return 200, {}, fault.body.encode()
+            return HttpAnswer(200, {}, fault.body.encode())
         case Hang() | SlowBody():
             await process.pass_time(limits.timeout_s)
             raise NodeUnavailable(f"{node.name}: no answer within {limits.timeout_s} s")
@@ -219,7 +221,7 @@ async def exchange(node: RpcNode, body: bytes) -> tuple[int, dict[str, str], byt
         await process.pass_time(limits.timeout_s)
         raise NodeUnavailable(f"{node.name}: no answer within {limits.timeout_s} s")
     await process.pass_time(late_s)
-    return reply.http_status, {}, reply.body or b""
+    return HttpAnswer(reply.http_status, {}, reply.body or b"")
 
 
 async def nothing(*_: Any) -> None:

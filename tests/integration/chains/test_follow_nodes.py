@@ -24,9 +24,9 @@ from chains.devnet.faults import (
     Truncate,
 )
 from chains.follow import Follower
+from chains.http_node import NodeLimits
 from chains.port import Checkpoint, Step, WatchEntry
 from chains.registry import open_source
-from chains.rpc import NodeLimits
 from schemas.facts import TransferSeen, Watermark
 from tests.parts.anvil.node import AnvilNode
 from tests.parts.chain_scripts import AnvilScript, ChainScript, DevnetScript

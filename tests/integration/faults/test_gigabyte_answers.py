@@ -11,7 +11,8 @@ from aiohttp import web
 
 from chains.clock import SystemClock
 from chains.errors import AnswerRefused
-from chains.rpc import NodeLimits, RpcNode
+from chains.http_node import NodeLimits
+from chains.rpc import RpcNode
 
 GIGABYTE = 2**30
 PIECE = b"0" * 2**20

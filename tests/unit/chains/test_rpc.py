@@ -22,9 +22,10 @@ from chains.errors import (
     Unsupported,
     WrongChain,
 )
+from chains.http_node import NodeLimits
 from chains.observe import RpcRequest
 from chains.pool import RpcPool
-from chains.rpc import NodeLimits, Question, RpcNode
+from chains.rpc import Question, RpcNode
 from tests.parts.scripted_source import StoppedClock
 
 LIMITS = NodeLimits(timeout_s=5.0, answer_bytes_max=10_000, batch_max=4, requests_max=2)

@@ -10,14 +10,13 @@ from chains.evm.listed import listed_on
 from chains.evm.parse import (
     GROSS_LEGS_MAX,
     PATH_CHARACTERS_MAX,
-    TOLD_MAX,
     Reading,
     inner_position,
-    told,
     transfers_in,
 )
 from chains.evm.wire import CallFrame, Log, Receipt, Transaction
 from chains.evm.words import TRANSFER_TOPIC
+from chains.told import TOLD_MAX, told
 from reconciler.stream.promise import MESSAGE_BYTES_MAX
 from schemas.caip import ChainName
 from schemas.codec import decode_as, encode
