@@ -19,6 +19,7 @@ from chains.observe import Observer, nobody
 from chains.port import ChainSource
 from chains.typed import find_hash
 from chains.utxo import address as utxo_address
+from chains.utxo.esplora import SCHEME
 from chains.utxo.networks import NAMESPACE, NETWORKS, Network
 from chains.utxo.source import UtxoSource
 from schemas.amounts import AmountError, BaseUnits, format_decimal_amount
@@ -113,6 +114,16 @@ def require_reader(chain: ChainName) -> None:
     _network(chain)
 
 
+def node_schemes(chain: ChainName) -> tuple[Sequence[str], Sequence[str]]:
+    """Give how the URLs of a chain's nodes begin, and of what pushes new heads.
+
+    **Raises**: `CatalogueError`.
+    """
+    if _network(chain) is None:
+        return ("http", "https"), ("ws", "wss")
+    return ("http", "https", f"{SCHEME}http", f"{SCHEME}https"), ("zmq+tcp",)
+
+
 def open_source(
     chain: ChainName,
     urls: Sequence[str],
@@ -123,7 +134,7 @@ def open_source(
     limits: NodeLimits | None = None,
     poll_interval_s: float | None = None,
 ) -> ChainSource:
-    """Make the source of a chain from its nodes' URLs (`http(s)://`, on EVM `ws(s)://` for new heads too).
+    """Make the source of a chain from its nodes' URLs, and of what pushes new heads (`node_schemes`).
 
     Nothing is asked before `start`. **Raises**: `CatalogueError` for a chain that is unknown; ValueError
     for a URL that is none.

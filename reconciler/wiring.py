@@ -213,7 +213,7 @@ def watcher_of(parts: Parts, chain: ChainName) -> tuple[Watcher, ChainSource]:
             lanes=table.lanes,
             reorganisation_limit=entry.reorganisation_limit,
             requests_again=paces.requests_again,
-            head_age_max=settings.file.health.head_age_max,
+            head_age_max=settings.head_age_max(chain),
             specs=_specs_of(settings, chain),
         ),
         stream=parts.stream,

@@ -91,3 +91,19 @@ def target_of(bits: int, rules: BlockRules) -> int:
         message = f"bits {bits:08x} name no target of {rules.coin}"
         raise AnswerRefused(message)
     return target
+
+
+def may_follow(bits: int, parent_bits: int, height: int, rules: BlockRules) -> bool:
+    """Tell whether a block at a height may name these bits after its parent's.
+
+    Work cannot be faked, but an easy target could be claimed: this bounds how fast it falls. Whether it is
+    the one that the chain demands takes the headers of weeks, which nodes check. True where nothing is
+    known of the chain's rule. **Source**: Bitcoin Core pow.cpp, PermittedDifficultyTransition.
+    """
+    rule = rules.retarget
+    if rule is None or height < rule.since:
+        return True
+    if height % rule.every:
+        return bits == parent_bits
+    most = target_of(parent_bits, rules) * rule.easier[0] // rule.easier[1]
+    return target_of(bits, rules) <= most

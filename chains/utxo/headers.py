@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final, NoReturn
+from typing import Final
 
 from msgspec import Struct
 
 from chains.errors import AnswerRefused
 from chains.port import Header
+from chains.utxo.header import may_follow
+from chains.utxo.rules import BlockRules
 
 #: A block's time is above the median of so many blocks before it.
 #: **Source**: Bitcoin Core chain.h, nMedianTimeSpan (BIP 113); Litecoin and Dogecoin have the same.
@@ -30,12 +32,14 @@ class PlacedHeader(Struct, frozen=True, kw_only=True, gc=False):
     parent_hash: str
     height: int
     time_s: int
+    bits: int
 
 
 class HeaderMemory:
     """The headers of one node, by hash; the one that was asked for longest ago is forgotten first."""
 
-    def __init__(self, headers_max: int = HEADERS_MAX) -> None:
+    def __init__(self, rules: BlockRules, headers_max: int = HEADERS_MAX) -> None:
+        self._rules = rules
         self._headers: OrderedDict[str, PlacedHeader] = OrderedDict()
         self._headers_max = headers_max
 
@@ -64,17 +68,23 @@ class HeaderMemory:
             found = self.get(wanted)
             if found is None:
                 return line, wanted
-            if line and line[-1].height != found.height + 1:
-                self._refuse(line[-1], found)
+            if line:
+                self._require_follows(line[-1], found)
             line.append(found)
             if found.height == 0:
                 break
             wanted = found.parent_hash
         return line, None
 
-    def _refuse(self, header: PlacedHeader, parent: PlacedHeader) -> NoReturn:
+    def _require_follows(self, header: PlacedHeader, parent: PlacedHeader) -> None:
+        if header.height != parent.height + 1:
+            words = f"is said to stand at {header.height}, its parent at {parent.height}"
+        elif not may_follow(header.bits, parent.bits, header.height, self._rules):
+            words = f"names the target {header.bits:08x}, after {parent.bits:08x}"
+        else:
+            return
         del self._headers[header.hash], self._headers[parent.hash]
-        message = f"block {header.hash} is said to stand at {header.height}, its parent at {parent.height}"
+        message = f"block {header.hash} {words}"
         raise AnswerRefused(message)
 
 

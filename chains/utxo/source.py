@@ -32,13 +32,17 @@ from chains.rpc import RpcNode
 from chains.several import NewestHead, find_anywhere, has_witness
 from chains.told import told
 from chains.typed import find_hash
+from chains.utxo import pushes
 from chains.utxo.block import RawBlock, read_block
 from chains.utxo.client import UtxoClient
+from chains.utxo.core import CoreClient
+from chains.utxo.esplora import SCHEME, EsploraClient
 from chains.utxo.loose import LooseTransaction
 from chains.utxo.mined import MinedLately
-from chains.utxo.networks import NETWORKS
+from chains.utxo.networks import NETWORKS, Network
 from chains.utxo.pays import Telling, transfers_of
-from chains.utxo.rules import rules_of
+from chains.utxo.pushes import NewBlocks
+from chains.utxo.rules import BlockRules, rules_of
 from chains.utxo.waiting import Waiting
 from schemas.amounts import BaseUnits
 from schemas.caip import AssetName, ChainName
@@ -73,18 +77,32 @@ class UtxoSource:
         self._network = NETWORKS[chain]
         self._rules = rules_of(chain)
         self._clock = clock
-        if not urls or not all(url.startswith("http") for url in urls):
-            message = f"chain {chain}: expected the http(s):// URL of one node at least"
+        pushing = [url for url in urls if url.startswith(pushes.SCHEME)]
+        urls = [url for url in urls if url not in pushing]
+        if not urls or not all(url.removeprefix(SCHEME).startswith("http") for url in urls):
+            message = (
+                f"chain {chain}: expected the URL of one node at least, http(s)://… or, for a server "
+                f"that speaks Esplora, {SCHEME}https://…"
+            )
             raise ValueError(message)
-        nodes = [
-            RpcNode(url, chain=chain, clock=clock, observer=observer, limits=limits or NodeLimits())
-            for url in urls
-        ]
+        nodes: list[HttpNode] = []
+        self._clients: dict[int, UtxoClient] = {}
+        for url in urls:
+            node, client = _open(
+                url,
+                self._network,
+                self._rules,
+                clock=clock,
+                observer=observer,
+                limits=limits or NodeLimits(),
+            )
+            nodes.append(node)
+            self._clients[id(node)] = client
         self._pool = RpcPool(
             nodes, identify=lambda node: self._client(node).identify(), clock=clock
         )
-        self._clients = {id(node): UtxoClient(node, self._network, self._rules) for node in nodes}
         self._newest = NewestHead(self._pool, clock=clock, block_time_s=float(entry.block_time_s))
+        self._pushes = NewBlocks(pushing[0]) if pushing else None
         self._poll_s = poll_interval_s or _POLL_S
         self._waiting = Waiting()
         self._mined = MinedLately()
@@ -113,14 +131,22 @@ class UtxoSource:
     async def close(self) -> None:
         """Release connections. May be called twice."""
         await self._pool.close()
+        if self._pushes is not None:
+            await self._pushes.close()
 
     async def identify(self) -> None:
         """Ask the node in use for its first block again. **Raises**: `WrongChain` naming both."""
         await self._pool.read(self._pool.identify)
 
     def blind_spots(self) -> Sequence[str]:
-        """Name nothing: every output of a block is seen, whoever made it."""
-        return ()
+        """Name what these nodes cannot show: nothing in a block is hidden, whoever made it."""
+        if self._shows_mempool:
+            return ()
+        spot = (
+            f"{self._chain}: no node shows its mempool, so a payment is seen when it is mined and not "
+            "before; add a node of your own to see it within seconds"
+        )
+        return (spot,)
 
     async def head(self) -> Head:
         """Give the tip; when it is lower than one seen before, or old, ask every other node too."""
@@ -224,15 +250,30 @@ class UtxoSource:
         )
 
     async def wait_for_change(self, timeout_s: float) -> None:
-        """Return after the poll interval."""
-        await self._clock.sleep(min(timeout_s, self._poll_s))
+        """Return on a pushed block, else after the poll interval: pushes may stop without a word."""
+        patience_s = min(timeout_s, self._poll_s)
+        if self._pushes is None:
+            await self._clock.sleep(patience_s)
+        else:
+            await self._pushes.wait(patience_s)
 
-    async def pending(self, watched: WatchedAddresses, outpoints: Collection[str]) -> Unmined:
+    async def pending(
+        self, watched: WatchedAddresses, outpoints: Collection[str]
+    ) -> Unmined | None:
         """Give what waits in one node's mempool, as far as it could be read by now.
 
         A first look at a full mempool takes several calls: what comes in meanwhile is read first.
         """
-        return await self._pool.read(lambda node: self._look(node, watched, outpoints))
+        if not self._shows_mempool:
+            return None
+        return await self._pool.read(
+            lambda node: self._look(node, watched, outpoints),
+            among=lambda node: self._client(node).shows_mempool,
+        )
+
+    @property
+    def _shows_mempool(self) -> bool:
+        return any(client.shows_mempool for client in self._clients.values())
 
     def _client(self, node: HttpNode) -> UtxoClient:
         return self._clients[id(node)]
@@ -353,3 +394,26 @@ class UtxoSource:
 
     def _looked_up(self, tx: str, state: LookedUpState) -> TransactionLookedUp:
         return TransactionLookedUp(request="", chain=self._chain, tx=tx[:256], state=state)
+
+
+def _open(
+    url: str,
+    network: Network,
+    rules: BlockRules,
+    *,
+    clock: Clock,
+    observer: Observer,
+    limits: NodeLimits,
+) -> tuple[HttpNode, UtxoClient]:
+    chain = network.chain
+    if url.startswith(SCHEME):
+        server = HttpNode(
+            url.removeprefix(SCHEME).rstrip("/"),
+            chain=chain,
+            clock=clock,
+            observer=observer,
+            limits=limits,
+        )
+        return server, EsploraClient(server, network, rules)
+    node = RpcNode(url, chain=chain, clock=clock, observer=observer, limits=limits)
+    return node, CoreClient(node, network, rules)

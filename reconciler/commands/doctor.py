@@ -29,8 +29,6 @@ from schemas.caip import ChainName
 TIMEOUT_S: Final = 20.0
 #: Claims are judged by the log's clock and blocks by the chain's; ours only has to be near.
 CLOCK_DIFFERENCE_MAX: Final = timedelta(seconds=5)
-#: A block may be a little ahead of a right clock. Source: geth refuses blocks 15 s ahead.
-BLOCK_AHEAD_MAX: Final = timedelta(seconds=15)
 
 
 class Finding(Struct, frozen=True):
@@ -125,23 +123,25 @@ async def _nodes(settings: Settings, chain: ChainName, clock: Clock) -> AsyncIte
         except (ChainError, OSError, TimeoutError) as error:
             yield Finding(part, well=False, sentence=_words(error))
         else:
-            yield _head(settings, part, head, clock)
+            yield _head(settings, chain, part, head, clock)
             for blind in source.blind_spots():
                 yield Finding(part, well=True, sentence=f"note: {blind}")
         finally:
             await source.close()
 
 
-def _head(settings: Settings, part: str, head: Head, clock: Clock) -> Finding:
+def _head(settings: Settings, chain: ChainName, part: str, head: Head, clock: Clock) -> Finding:
     age = clock.now() - head.header.time
-    place = f"head {head.header.height}, finalized {head.finalized_height}"
-    limit = settings.file.health.head_age_max
+    place = f"head {head.header.height}"
+    if settings.catalogue.chain(chain).finalized:
+        place += f", finalized {head.finalized_height}"
+    limit = settings.head_age_max(chain)
     if age > limit:
         old = format_span(timedelta(seconds=int(age.total_seconds())))
         return Finding(
             part, well=False, sentence=f"{place}, {old} old; {format_span(limit)} allowed"
         )
-    if -age > BLOCK_AHEAD_MAX:
+    if (-age).total_seconds() > settings.block_ahead_max(chain):
         ahead = f"{-age.total_seconds():.0f} s"
         return Finding(part, well=False, sentence=f"{place}, {ahead} ahead of our clock")
     return Finding(part, well=True, sentence=place)

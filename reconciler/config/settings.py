@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from chains.catalog import Catalogue, CatalogueError, load_catalogue
-from chains.registry import require_reader
+from chains.registry import node_schemes, require_reader
 from reconciler.config.reading import Reader
 from reconciler.config.routes import (
     AddressReader,
@@ -31,7 +31,8 @@ from reconciler.stream import topics
 from reconciler.stream.promise import TopicSpec
 from schemas.caip import CaipError, ChainName, Family, family_of, parse_chain
 
-#: Raises `CatalogueError` for a chain on which nobody would see what is paid.
+_GAPS_MAX: Final = 12
+_AHEAD_S: Final = 15
 
 #: 32 hex digits are 128 bits, which nobody guesses.
 KEY_CHARACTERS_MIN: Final = 32
@@ -72,6 +73,27 @@ class Settings(Struct, frozen=True, kw_only=True):
     def lanes(self) -> dict[ChainName, int]:
         """Give the number of lanes of each chain."""
         return {ChainName(name): chain.lanes for name, chain in self.file.chains.items()}
+
+    def head_age_max(self, chain: ChainName) -> timedelta:
+        """Give how old the newest block may be: what the settings allow, or twelve usual gaps.
+
+        Blocks found by chance are often late: a gap of twelve comes once in some years. Where a chain's time
+        is the median of its last blocks, it lies as far back as the catalogue's slack.
+        """
+        entry = self.catalogue.chain(chain)
+        gaps = timedelta(seconds=_GAPS_MAX * float(entry.block_time_s))
+        slack = timedelta(seconds=self.block_ahead_max(chain))
+        usual = gaps if entry.coverage_time == "header" else gaps + slack
+        return max(self.file.health.head_age_max, usual)
+
+    def block_ahead_max(self, chain: ChainName) -> int:
+        """Give how many seconds a block's time may lie ahead of a right clock.
+
+        Source: geth refuses blocks 15 s ahead; Bitcoin Core those 2 h ahead (MAX_FUTURE_BLOCK_TIME), which
+        is what the catalogue has as the slack of chains like it.
+        """
+        entry = self.catalogue.chain(chain)
+        return _AHEAD_S if entry.coverage_time == "header" else entry.clock_slack_s
 
     def reorganisation_limit(self, chain: ChainName) -> int:
         """Give the number of blocks that a chain's watcher takes back by itself."""
@@ -222,15 +244,16 @@ def _refuse_chains(file: SettingsFile, catalogue: Catalogue, reader: Reader) -> 
             raise reader.refusal(path, str(error)) from None
         if canonical != name:
             raise reader.refusal(path, f"is written {canonical}")
+        nodes, pushes = node_schemes(canonical)
         for key, urls, schemes in (
-            ("rpc", chain.rpc, ("http", "https")),
-            ("ws", chain.ws, ("ws", "wss")),
-            ("second_rpc", chain.second_rpc, ("http", "https")),
+            ("rpc", chain.rpc, nodes),
+            ("ws", chain.ws, pushes),
+            ("second_rpc", chain.second_rpc, nodes),
         ):
             _refuse_urls(f"{path}.{key}", urls, schemes, reader)
 
 
-def _refuse_urls(path: str, urls: list[Secret], schemes: tuple[str, str], reader: Reader) -> None:
+def _refuse_urls(path: str, urls: list[Secret], schemes: Sequence[str], reader: Reader) -> None:
     """Refuse what is no URL of a node, without showing it: keys of providers stand in the path."""
     for number, url in enumerate(urls):
         try:
@@ -239,9 +262,8 @@ def _refuse_urls(path: str, urls: list[Secret], schemes: tuple[str, str], reader
         except ValueError:
             usable = False
         if not usable:
-            raise reader.refusal(
-                f"{path}[{number}]", f"expected {schemes[0]}:// or {schemes[1]}://"
-            )
+            expected = " or ".join(f"{scheme}://" for scheme in schemes)
+            raise reader.refusal(f"{path}[{number}]", f"expected {expected}")
     if len(set(urls)) != len(urls):
         raise reader.refusal(path, "names a node twice: a second node has to be another one")
 
