@@ -22,7 +22,7 @@ setup: $(SYNCED) ## Bring uv into the clone and install the locked dependencies 
 system: ## Install what the tests' real parts are made of (root or sudo; apt-get)
 	@setup/system.sh
 
-parts: system ## Fetch the real parts of the tests (Kafka, anvil) into .parts
+parts: system ## Fetch the real parts of the tests (Kafka, anvil, btcd) into .parts
 	@setup/parts.sh
 
 demo: $(SYNCED) ## Show the ten stories in this terminal (ARGS=--once; CHAIN=anvil)

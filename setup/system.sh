@@ -9,6 +9,8 @@ need java default-jdk-headless
 need mvn maven
 need node nodejs
 need npm npm
+need go golang-go
+need litecoind litecoind
 compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || need postgres postgresql
 [ ${#missing[@]} = 0 ] && exit 0
 setup/apt.sh "${missing[@]}" && exit 0

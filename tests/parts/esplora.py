@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
-from tests.parts.utxo_node import NodeRefused, UtxoNode
 
 from tests.parts.ports import HOST
+from tests.parts.utxo_node import NodeRefused, UtxoNode
 
 Spoil = Callable[[web.Response], web.Response | None]
 
