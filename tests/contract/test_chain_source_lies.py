@@ -254,7 +254,7 @@ async def test_second_node_on_the_same_chain_agrees(pair):
 
 async def test_second_node_on_another_branch_does_not_agree(pair):
     script, source, second = pair
-    second.set(on_block=script.chain.block().hash)
+    second.set(on_block=script.story.block().hash)
     script.reorganise(1)
     assert not await source.agree(await source.header_at(script.height()))
 

@@ -111,7 +111,7 @@ def test_payment_waits_until_it_is_mined(script: UtxoScript):
     assert script.node.waiting == [tx]
     script.mine()
     (paid, _) = script.tip().txs[0].outputs
-    assert (paid.amount, paid.script) == (70 * COIN, script.script_of(ours))
+    assert (paid.amount, paid.script) == (70 * COIN, script.raw_of(ours))
     assert script.ask("gettxout", tx, 0, False)["confirmations"] == 1
 
 
@@ -154,7 +154,7 @@ def test_child_waits_behind_its_parent_and_both_are_mined(script: UtxoScript):
 def test_our_reader_reads_every_shape_of_payment_as_the_node_tells_it(script: UtxoScript):
     ours = script.new_address()
     many = script.pay_many([(ours, 1), (ours, 1), (script.new_old_address(), 546), (ours, 0)])
-    data = script.make([Pay(b"\x6a\x04data", 0), Pay(script.script_of(ours), 7)])
+    data = script.make([Pay(b"\x6a\x04data", 0), Pay(script.raw_of(ours), 7)])
     script.send(data)
     witness = script.pay_coin(ours, 2 * COIN, witness=True)
     script.mine()
@@ -179,7 +179,7 @@ def test_every_block_of_the_beginning_is_read_and_follows_the_one_before(script:
 
 
 def test_coinbase_pays_whom_the_story_says(script: UtxoScript):
-    ours = script.script_of(script.new_address())
+    ours = script.raw_of(script.new_address())
     made = script.mine_only(to=[Pay(ours, COIN)])
     (paid,) = (one for one in read(script.node, made.hash).paid if one.script == ours)
     assert (paid.amount, paid.coinbase) == (COIN, True)

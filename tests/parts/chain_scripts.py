@@ -1,7 +1,8 @@
 """One way to tell the same story to every kind of chain: what the conformance suite is written in.
 
 A script pays an address of the suite's own in every shape there is. `DevnetScript` plays on the
-scripted chain, `AnvilScript` on a real node; nodes of other families join by the same protocol.
+scripted chain, `AnvilScript` on a real node; `tests.parts.utxo_script` has the one of Bitcoin-like
+chains.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from typing import Any, NamedTuple, Protocol
 
 from eth_hash.auto import keccak
 
+from chains.catalog import Catalogue
 from chains.devnet import Call, Devnet, How, Payment, Step
 from chains.devnet.hexadecimal import checksummed
+from schemas.caip import AssetName, ChainName
 from tests.parts.anvil.node import NO_TOKEN, AnvilNode
+from tests.parts.listing import catalogue_of, chain_name, coin_of
 
 FINALITY_LAG = 4
 DECIMALS = 6
@@ -29,16 +33,41 @@ class Leg(NamedTuple):
 
 
 class ChainScript(Protocol):
-    """What a story needs of a chain. Payments wait until `mine`; each gives its transaction."""
+    """What a story needs of any chain. Payments wait until `mine`; each gives its transaction.
+
+    `coin_position` is the place of a plain payment in its transaction, `finality_lag` how far below
+    its head a chain calls blocks final, 0 where it does not. `unknown` is a hash that nobody has.
+    `stranger` is another chain of the family, and `identity_of` what a chain is known by.
+    """
+
+    chain: ChainName
+    coin: AssetName
+    stranger: ChainName
+    unknown: str
+    coin_position: str
+    finality_lag: int
+    url: str
+
+    def identity_of(self, chain: ChainName) -> str: ...
+    def catalogue_of(self, chain: ChainName) -> Catalogue: ...
+    def raw_of(self, address: str) -> bytes: ...
+    def loud(self, tx: str) -> str: ...
+    def new_address(self) -> str: ...
+    def pay_coin(self, to: str, amount: int) -> str: ...
+    def mine(self, blocks: int = 1) -> None: ...
+    def height(self) -> int: ...
+    def reorganise(self, depth: int, *, again: Sequence[tuple[str, int]] = ()) -> None: ...
+    def ask(self, method: str, *params: Any) -> Any: ...
+
+
+class EvmScript(ChainScript, Protocol):
+    """What a story needs of a chain with contracts."""
 
     chain_id: int
-    url: str
     socket_url: str
     token: str
     unlisted_token: str
 
-    def new_address(self) -> str: ...
-    def pay_coin(self, to: str, amount: int) -> str: ...
     def pay_token(self, to: str, amount: int) -> str: ...
     def pay_unlisted(self, to: str, amount: int) -> str: ...
     def mint(self, to: str, amount: int) -> str: ...
@@ -47,95 +76,111 @@ class ChainScript(Protocol):
     def pay_many(self, legs: Sequence[Leg]) -> str: ...
     def pay_refused(self, amount: int) -> tuple[str, str]: ...
     def new_forwarder(self, onward: str) -> str: ...
-    def mine(self, blocks: int = 1) -> None: ...
-    def height(self) -> int: ...
-    def reorganise(self, depth: int, *, again: Sequence[tuple[str, int]] = ()) -> None: ...
-    def ask(self, method: str, *params: Any) -> Any: ...
 
 
-class _Addresses:
-    """Addresses nobody else uses: a run of the suite shares one chain."""
+class _EvmNames:
+    """How the family writes. Addresses are nobody else's: a run of the suite shares one chain."""
 
-    def __init__(self) -> None:
+    token: str
+    stranger = chain_name(99)
+    unknown = "0x" + "12" * 32
+    coin_position = "value"
+    finality_lag = FINALITY_LAG
+
+    def __init__(self, chain_id: int) -> None:
         self._numbers = count(1)
+        self.chain_id = chain_id
+        self.chain, self.coin = chain_name(chain_id), coin_of(chain_id)
+
+    def identity_of(self, chain: ChainName) -> str:
+        return chain.partition(":")[2]
+
+    def catalogue_of(self, chain: ChainName) -> Catalogue:
+        return catalogue_of(int(self.identity_of(chain)), self.token)
+
+    def raw_of(self, address: str) -> bytes:
+        return bytes.fromhex(address[2:])
+
+    def loud(self, tx: str) -> str:
+        """Write a transaction's id in capitals."""
+        return "0x" + tx[2:].upper()
 
     def new_address(self) -> str:
         return checksummed(keccak(b"suite" + bytes([next(self._numbers)]))[12:])
 
 
-class DevnetScript(_Addresses):
+class DevnetScript(_EvmNames):
     """The scripted chain."""
 
     def __init__(self, devnet: Devnet, chain_id: int) -> None:
-        super().__init__()
-        self.chain_id = chain_id
-        self.chain = devnet.add_chain(chain_id)
-        self.chain.finality_lag(FINALITY_LAG)
+        super().__init__(chain_id)
+        self.story = devnet.add_chain(chain_id)
+        self.story.finality_lag(FINALITY_LAG)
         self.devnet = devnet
         self.url, self.socket_url = devnet.url(chain_id), devnet.socket_url(chain_id)
-        self.payer = self.chain.account("payer")
-        self.wallet = self.chain.account("wallet")
-        self.chain.set_code(self.wallet)
-        self.token = self.chain.deploy_token("TUSD", DECIMALS)
-        self.unlisted_token = self.chain.deploy_token("TUSD", DECIMALS)
+        self.payer = self.story.account("payer")
+        self.wallet = self.story.account("wallet")
+        self.story.set_code(self.wallet)
+        self.token = self.story.deploy_token("TUSD", DECIMALS)
+        self.unlisted_token = self.story.deploy_token("TUSD", DECIMALS)
         self._forwards: dict[str, str] = {}
 
     def pay_coin(self, to: str, amount: int) -> str:
         onward = self._forwards.get(to)
         if onward is None:
-            return self.chain.pay_coin(self.payer, to, amount)
+            return self.story.pay_coin(self.payer, to, amount)
         inner = Step(call=Call(to=onward, value=amount // 2))
-        return self.chain.send(self.payer, Call(to=to, value=amount, steps=(inner,)))
+        return self.story.send(self.payer, Call(to=to, value=amount, steps=(inner,)))
 
     def pay_token(self, to: str, amount: int) -> str:
-        return self.chain.pay_token(self.token, self.payer, to, amount)
+        return self.story.pay_token(self.token, self.payer, to, amount)
 
     def pay_unlisted(self, to: str, amount: int) -> str:
-        return self.chain.pay_token(self.unlisted_token, self.payer, to, amount)
+        return self.story.pay_token(self.unlisted_token, self.payer, to, amount)
 
     def mint(self, to: str, amount: int) -> str:
-        return self.chain.mint_token(self.token, self.payer, to, amount)
+        return self.story.mint_token(self.token, self.payer, to, amount)
 
     def pay_inside(self, to: str, amount: int) -> str:
-        return self.chain.pay_inside(self.payer, self.wallet, to, amount)
+        return self.story.pay_inside(self.payer, self.wallet, to, amount)
 
     def pay_in_vain(self, to: str, amount: int) -> str:
         paid = Step(call=Call(to=to, value=amount))
         failing = Call(to=self.wallet, steps=(paid,), fails="execution reverted")
-        return self.chain.send(self.payer, Call(to=self.wallet, steps=(Step(call=failing),)))
+        return self.story.send(self.payer, Call(to=self.wallet, steps=(Step(call=failing),)))
 
     def pay_many(self, legs: Sequence[Leg]) -> str:
         payments = [Payment(to=leg.to, amount=leg.amount, token=leg.token) for leg in legs]
-        return self.chain.pay_many(self.payer, payments, contract=self.wallet)
+        return self.story.pay_many(self.payer, payments, contract=self.wallet)
 
     def pay_refused(self, amount: int) -> tuple[str, str]:
         refuser = self.new_address()
-        self.chain.set_code(refuser)
+        self.story.set_code(refuser)
         how = How(fails="execution reverted")
-        return refuser, self.chain.pay_coin(self.payer, refuser, amount, how)
+        return refuser, self.story.pay_coin(self.payer, refuser, amount, how)
 
     def new_forwarder(self, onward: str) -> str:
         forwarder = self.new_address()
-        self.chain.set_code(forwarder)
+        self.story.set_code(forwarder)
         self._forwards[forwarder] = onward
         return forwarder
 
     def mine(self, blocks: int = 1) -> None:
-        self.chain.mine(blocks)
+        self.story.mine(blocks)
 
     def height(self) -> int:
-        return self.chain.height
+        return self.story.height
 
     def reorganise(self, depth: int, *, again: Sequence[tuple[str, int]] = ()) -> None:
-        first = self.chain.height - depth + 1
+        first = self.story.height - depth + 1
         left = [
             tx
-            for height in range(first, self.chain.height + 1)
-            for tx in self.chain.block(height).transactions
+            for height in range(first, self.story.height + 1)
+            for tx in self.story.block(height).transactions
         ]
         place = dict(again)
         drop = [tx for tx in left if tx not in place]
-        self.chain.reorganise(depth, length=depth, drop=drop, place=place)
+        self.story.reorganise(depth, length=depth, drop=drop, place=place)
 
     def ask(self, method: str, *params: Any) -> Any:
         from chains.devnet.methods import answer
@@ -143,13 +188,13 @@ class DevnetScript(_Addresses):
         return answer(self.devnet.node(self.chain_id), method, list(params))
 
 
-class AnvilScript(_Addresses):
+class AnvilScript(_EvmNames):
     """A real node, with the contracts of contracts.sol."""
 
     def __init__(self, node: AnvilNode) -> None:
-        super().__init__()
+        super().__init__(node.chain_id)
         self.node = node
-        self.chain_id, self.url, self.socket_url = node.chain_id, node.url, node.socket_url
+        self.url, self.socket_url = node.url, node.socket_url
         arguments = (["string", "uint8"], ["TUSD", DECIMALS])
         self.token = checksummed(bytes.fromhex(node.deploy("TestToken", *arguments)[2:]))
         self.unlisted_token = node.deploy("TestToken", *arguments)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import pytest
+
+from chains.catalog import Catalogue
 from chains.devnet import Devnet
 from chains.http_node import NodeLimits
 from chains.port import BlockRead, ChainSource, Header
 from chains.registry import open_source
-from schemas.facts import TransferSeen
+from schemas.caip import ChainName
+from schemas.facts import TransactionLookedUp, TransferSeen
 from tests.parts.anvil.node import AnvilNode
+from tests.parts.btcd.node import Btcd
 from tests.parts.chain_scripts import FINALITY_LAG, AnvilScript, ChainScript, DevnetScript
-from tests.parts.listing import catalogue_of, chain_name
+from tests.parts.litecoind.node import Litecoind
+from tests.parts.utxo_script import UtxoScript
 
 NOON = datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -46,23 +53,29 @@ class Stand(NamedTuple):
         return await self.source.header_at(self.script.height() if height is None else height)
 
     async def read(self, *ours: str, height: int | None = None) -> BlockRead:
-        return await self.source.read_block(await self.header(height), watching(*ours))
+        return await self.source.read_block(await self.header(height), self.watching(*ours))
+
+    async def look_up(self, tx: str, *ours: str) -> TransactionLookedUp:
+        return await self.source.look_up(tx, self.watching(*ours))
+
+    def watching(self, *addresses: str) -> frozenset[bytes]:
+        return frozenset(self.script.raw_of(address) for address in addresses)
 
 
 def source_of(
     script: ChainScript,
     *,
-    chain_id: int | None = None,
-    decimals: int = 6,
+    chain: ChainName | None = None,
+    catalogue: Catalogue | None = None,
     urls: Sequence[str] | None = None,
     clock: StoppedClock | None = None,
     limits: NodeLimits | None = None,
 ) -> ChainSource:
-    chain_id = script.chain_id if chain_id is None else chain_id
+    chain = script.chain if chain is None else chain
     return open_source(
-        chain_name(chain_id),
+        chain,
         [script.url] if urls is None else urls,
-        catalogue=catalogue_of(chain_id, script.token, decimals=decimals),
+        catalogue=catalogue or script.catalogue_of(chain),
         clock=clock or StoppedClock(),
         limits=limits,
     )
@@ -95,6 +108,52 @@ async def on_anvil() -> AsyncIterator[AnvilScript]:
         yield AnvilScript(node)
     finally:
         node.stop()
+
+
+@contextlib.asynccontextmanager
+async def on_litecoind() -> AsyncIterator[UtxoScript]:
+    with Litecoind() as node:
+        yield UtxoScript(node)
+
+
+@contextlib.asynccontextmanager
+async def on_btcd() -> AsyncIterator[UtxoScript]:
+    with Btcd() as node:
+        yield UtxoScript(node)
+
+
+On = Callable[[], AbstractAsyncContextManager[Any]]
+
+#: Every way of reading has its row: all receipts at once or single ones, either dialect of traces.
+EVM_STANDS: dict[str, On] = {
+    "devnet": on_devnet,
+    "devnet-without-block-receipts": lambda: on_devnet(block_receipts=False),
+    "devnet-with-flat-traces": lambda: on_devnet(call_tracer=False),
+    "devnet-in-other-letter-case": lambda: on_devnet(
+        upper_case_topics=True, checksummed_addresses=True
+    ),
+    "anvil": on_anvil,
+}
+UTXO_STANDS: dict[str, On] = {"litecoind": on_litecoind, "btcd": on_btcd}
+STANDS = EVM_STANDS | UTXO_STANDS
+_REAL = {"anvil", *UTXO_STANDS}
+
+
+def rows(stands: dict[str, On]) -> list[Any]:
+    """Give the rows of a fixture, each with the mark of the real part that it needs."""
+    return [
+        pytest.param(on, id=name, marks=[getattr(pytest.mark, name)] if name in _REAL else [])
+        for name, on in stands.items()
+    ]
+
+
+@contextlib.asynccontextmanager
+async def standing_on(on: On) -> AsyncIterator[Stand]:
+    """A started source before a chain of its own that has mined a block."""
+    async with on() as script:
+        script.mine()
+        async with standing(script) as stand:
+            yield stand
 
 
 def watching(*addresses: str) -> frozenset[bytes]:

@@ -13,8 +13,10 @@ from hashlib import sha256
 from itertools import count
 from typing import Any
 
+from chains.catalog import Catalogue, load_catalogue
 from chains.utxo.address import address_of_script, parse
-from schemas.caip import ChainName
+from chains.utxo.networks import DOGECOIN_REGTEST, NETWORKS
+from schemas.caip import AssetName, ChainName
 from tests.parts.utxo_mining import Made, make_block, prepared
 from tests.parts.utxo_node import UtxoNode
 from tests.parts.utxo_purse import ANYONE, FEE, REPLACEABLE, Coin, Pay, coins_of, name_of, spend
@@ -27,12 +29,19 @@ class UtxoScript:
     """One chain on one or more nodes, which all are told everything.
 
     Payments wait in the mempools until `mine`. Addresses are nobody else's: a run shares one chain.
+    It speaks the words of `tests.parts.chain_scripts.ChainScript`.
     """
+
+    stranger: ChainName = DOGECOIN_REGTEST.chain
+    unknown = "12" * 32
+    coin_position = "out:0"
+    finality_lag = 0
 
     def __init__(self, *nodes: UtxoNode) -> None:
         self.nodes, self.node = nodes, nodes[0]
         self.network = self.node.network
         self.chain: ChainName = self.network.chain
+        self.coin: AssetName = AssetName(self.catalogue_of(self.chain).chain(self.chain).coin)
         self.url = self.node.url
         begin = prepared(self.network)
         self.blocks = {block.hash: block for block in begin}
@@ -43,7 +52,21 @@ class UtxoScript:
         for node in nodes:
             self.tell(node, begin[-1])
 
-    # Addresses
+    # Names
+
+    def identity_of(self, chain: ChainName) -> str:
+        return NETWORKS[chain].genesis_hash
+
+    def catalogue_of(self, chain: ChainName) -> Catalogue:
+        """Give our own: it has the regtests."""
+        return load_catalogue()
+
+    def raw_of(self, address: str) -> bytes:
+        return parse(self.network, address).raw
+
+    def loud(self, tx: str) -> str:
+        """Write a transaction's id in capitals."""
+        return tx.upper()
 
     def new_address(self) -> str:
         """Give an address of segregated witness, paid to a key."""
@@ -57,9 +80,6 @@ class UtxoScript:
         found = address_of_script(self.network, script)
         assert found is not None
         return found.display
-
-    def script_of(self, address: str) -> bytes:
-        return parse(self.network, address).raw
 
     # Payments
 
@@ -75,7 +95,7 @@ class UtxoScript:
         witness: bool = False,
     ) -> str:
         """Pay every leg by an output of its own, in this order; change comes last."""
-        pays = [Pay(self.script_of(to), amount) for to, amount in legs]
+        pays = [Pay(self.raw_of(to), amount) for to, amount in legs]
         return self.send(self.make(pays, fee=fee, sequence=sequence, witness=witness))
 
     def replace(self, tx: str, *legs: tuple[str, int]) -> str:
@@ -86,7 +106,7 @@ class UtxoScript:
         """Make what `replace` sends, without sending it: a double spend for a block."""
         before = self._spent[tx]
         fee = sum(coin.amount for coin in before) - _paid(self.transactions[tx]) + FEE
-        pays = [Pay(self.script_of(to), amount) for to, amount in legs]
+        pays = [Pay(self.raw_of(to), amount) for to, amount in legs]
         return self.make(pays, coins=before, fee=fee)
 
     def make(
