@@ -13,23 +13,31 @@ from msgspec import Raw, Struct, field
 
 from chains.answers import UnknownAnswer, decode, decode_or_none
 from chains.errors import AnswerRefused, ChainError, NodeBehind
+from chains.heed import heed_cancellation
 from chains.rpc import Question, RpcNode
 from chains.utxo.client import KnownTransaction, UtxoClient
+from chains.utxo.header import read_header
 from chains.utxo.headers import MEDIAN_SPAN
 from chains.utxo.loose import LooseTransaction
 from chains.utxo.networks import Network
 from chains.utxo.rules import BlockRules
-from chains.utxo.told_header import Height, ToldHeader, bytes_of, hash_of
+from chains.utxo.told_header import Height, ToldHeader, bytes_of, hash_of, told_of
 
 #: What nodes answer to names that they do not have.
 #: **Source**: Bitcoin Core rpc/protocol.h: RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, RPC_MISC_ERROR;
 #: btcd btcjson/jsonrpcerr.go: ErrRPCBlockNotFound and ErrRPCNoTxInfo are -5, ErrRPCOutOfRange -1.
 _UNKNOWN_NAME: Final = -5
+#: What btcd answers where it would have to tell the height of a block that is not on its chain.
+#: **Source**: btcd 0.24.2, rpcserver.go, handleGetBlockHeader.
+_BESIDE: Final = -32603
+#: So many headers of a branch are followed down at most to where it parts from the node's chain.
+_BESIDE_MAX: Final = 1_000
 _OUT_OF_RANGE: Final = frozenset({-8, -1})
 _NOT_STORED: Final = -1
 _RAW: Final = 0
 _VERBOSE: Final = 1
 _IN_JSON: Final = True
+_IN_BYTES: Final = False
 #: Outputs that waiting transactions spend count as unspent.
 _CHAIN_ONLY: Final = False
 #: So many outputs of a transaction are asked for while one unspent is looked for.
@@ -129,8 +137,49 @@ class CoreClient(UtxoClient):
         except UnknownAnswer as error:
             if error.code == _UNKNOWN_NAME:
                 return None
+            if error.code == _BESIDE:
+                return await self._told_beside(block_hash)
             raise
         return decode(answer, ToldHeader)
+
+    async def _told_beside(self, block_hash: str) -> ToldHeader:
+        """Tell a header of a branch that btcd left, of which it gives the bytes and no height.
+
+        It stands one above its parent, and so on down to one that has its height.
+        """
+        branch: list[tuple[str, bytes]] = []
+        below: int | None = None
+        while below is None:
+            heed_cancellation()
+            if len(branch) == _BESIDE_MAX:
+                message = (
+                    f"{self.name} has {_BESIDE_MAX} headers above {block_hash} beside its chain"
+                )
+                raise AnswerRefused(message)
+            answer = await self._node.ask("getblockheader", block_hash, _IN_BYTES)
+            branch.append((block_hash, bytes_of(decode(answer, str))))
+            block_hash = read_header(branch[-1][1]).parent_hash
+            below = await self._height_on_chain(block_hash)
+        placed = [
+            (name, told_of(data, below + above))
+            for above, (name, data) in enumerate(reversed(branch), 1)
+        ]
+        for name, told in placed:
+            self._keep(name, told)
+        return placed[-1][1]
+
+    async def _height_on_chain(self, block_hash: str) -> int | None:
+        """Give how high a header stands; None for one that is not on btcd's chain."""
+        known = self._headers.get(block_hash)
+        if known is not None:
+            return known.height
+        try:
+            answer = await self._node.ask("getblockheader", block_hash, _IN_JSON)
+        except UnknownAnswer as error:
+            if error.code == _BESIDE:
+                return None
+            raise
+        return decode(answer, ToldHeader).height
 
     async def _read_line(self, height: int) -> None:
         heights = range(max(0, height - MEDIAN_SPAN + 1), height + 1)

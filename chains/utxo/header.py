@@ -17,6 +17,8 @@ from chains.utxo.merkle import double_sha256, shown
 from chains.utxo.rules import BlockRules
 
 HEADER_BYTES: Final = 80
+#: The nonce is the last of its six fields.
+NONCE_AT: Final = 76
 _LAYOUT: Final = Layout("<i32s32sIII")
 _SIGN: Final = 0x0080_0000
 _SCRYPT_N: Final = 1024

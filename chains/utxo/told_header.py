@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from chains.errors import AnswerRefused
-from chains.utxo.header import write_header
+from chains.utxo.header import HEADER_BYTES, NONCE_AT, read_header, write_header
 from chains.utxo.merkle import HASH_BYTES, shown
 
 Word = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
@@ -40,6 +40,21 @@ def header_bytes(told: ToldHeader) -> bytes:
         time_s=told.time,
         bits=int.from_bytes(bytes_of(told.bits)[:4].rjust(4, b"\0"), "big"),
         nonce=told.nonce,
+    )
+
+
+def told_of(data: bytes, height: int) -> ToldHeader:
+    """Tell 80 bytes as a node would. **Raises**: `AnswerRefused` where there are fewer."""
+    header = read_header(data)
+    return ToldHeader(
+        hash=header.hash,
+        height=height,
+        version=header.version,
+        merkle_root=shown(header.merkle_root),
+        time=header.time_s,
+        bits=f"{header.bits:08x}",
+        nonce=int.from_bytes(data[NONCE_AT:HEADER_BYTES], "little"),
+        parent=header.parent_hash,
     )
 
 
