@@ -94,6 +94,15 @@ def test_node_that_was_restarted_has_its_chain_and_an_empty_mempool(script: Utxo
     assert (script.tip(), script.node.waiting) == (top, [])
 
 
+@pytest.mark.litecoind
+def test_litecoind_keeps_its_chain_when_it_is_stopped():
+    with Litecoind() as node:
+        top = UtxoScript(node).tip()
+        node.stop()
+        node.start()
+        assert node.ask("getbestblockhash") == top.hash
+
+
 def test_node_that_was_killed_is_gone_until_it_starts_again(node: UtxoNode):
     node.kill()
     with pytest.raises(URLError):

@@ -77,7 +77,10 @@ class UtxoNode:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """End as an operator would; `start` begins again with the same folder and port."""
+        """End as an operator would; `start` begins again with the same folder and port.
+
+        litecoind waits half a minute for whoever keeps a connection open.
+        """
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:

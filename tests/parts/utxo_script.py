@@ -203,10 +203,10 @@ class UtxoScript:
             node.ask("reconsiderblock", block_hash)
 
     def restart(self) -> None:
-        """Stop every node and start it again; btcd, which begins anew in regtest, is told its chain."""
+        """Kill every node and start it again: its mempool is empty, and its chain is told to it."""
         top = self.tip()
         for node in self.nodes:
-            node.stop()
+            node.kill()
             node.start()
             self.tell(node, top)
 
