@@ -27,7 +27,7 @@ from chains.port import (
     FollowStatus,
     Head,
     Header,
-    OlderWatermarks,
+    LogMemory,
     Step,
     WatchEntry,
 )
@@ -45,8 +45,9 @@ class Follower:
     """Follows one chain (`chains.port.FollowLoop`).
 
     It begins after the checkpoint's last watermark, else at `start_at`; with neither, the first
-    `next_step` raises `NoCheckpoint`. `log_id` names the log and is copied into every watermark. `older`
-    is asked where a reorganisation goes below what is held in memory; what it raises comes out.
+    `next_step` raises `NoCheckpoint`. `log_id` names the log and is copied into every watermark. `log` is
+    asked where a reorganisation goes below what is held in memory, and for what waited to be mined when
+    the last run ended; what it raises comes out.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Follower:
         checkpoint: Checkpoint | None,
         log_id: str,
         start_at: int | None,
-        older: OlderWatermarks,
+        log: LogMemory,
         clock: Clock,
         observer: Observer = nobody,
         settings: FollowSettings | None = None,
@@ -91,13 +92,14 @@ class Follower:
         self._mempool = MempoolWatch(
             source,
             self._marks,
+            log=log,
             watched=self._watched,
             clock=clock,
             settings=self._settings,
             failed=self._note_failure,
         )
         self._marks.watchlist_upto = self._side.watchlist_upto
-        self._take_back = TakeBack(source, self._line, limit=limit, older=older)
+        self._take_back = TakeBack(source, self._line, limit=limit, log=log)
         self._lost = LostTransfers(kept_blocks=limit)
         self._ready: deque[Taken] = deque()
         self._retraction: Step | None = None

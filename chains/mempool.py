@@ -13,8 +13,8 @@ from chains.errors import ChainError, Retryable, Unsupported
 from chains.line import Taken
 from chains.marks import Marks
 from chains.pace import FollowSettings
-from chains.port import ChainSource, Step, WatchedAddresses
-from chains.unmined import UnminedTransfers
+from chains.port import ChainSource, LogMemory, Step, WatchedAddresses
+from chains.unmined import MISSES_MAX, UnminedTransfers
 from schemas.facts import TransferDropped
 
 
@@ -26,6 +26,7 @@ class MempoolWatch:
         source: ChainSource,
         marks: Marks,
         *,
+        log: LogMemory,
         watched: WatchedAddresses,
         clock: Clock,
         settings: FollowSettings,
@@ -33,6 +34,8 @@ class MempoolWatch:
     ) -> None:
         self._source = source
         self._marks = marks
+        self._log = log
+        self._remembers = False
         self._watched = watched
         self._clock = clock
         self._settings = settings
@@ -53,6 +56,10 @@ class MempoolWatch:
         """Look, if it is time to; give what is new."""
         if self.due_in_s() != 0.0 or self._marks.line.said is None:
             return None
+        if not self._source.shows_mempool:
+            self._next_at_s = None
+            return None
+        await self._remember()
         try:
             found = await self._source.pending(self._watched, self._unmined.outpoints)
         except (Retryable, Unsupported) as error:
@@ -62,12 +69,18 @@ class MempoolWatch:
             return None
         self._failures = 0
         if found is None:
-            self._next_at_s = None
             return None
         most, now_s = self._settings.mempool_facts_a_step, self._clock.monotonic_s()
         facts = self._unmined.compare(found, now_s, facts_max=most)
         self._next_at_s = now_s + (0.0 if len(facts) >= most else self._settings.mempool_s)
         return self._marks.again(facts) if facts else None
+
+    async def _remember(self) -> None:
+        """Take over what the last run announced: whoever spent the same since replaces it."""
+        if not self._remembers:
+            back_s = (MISSES_MAX + 1) * self._settings.mempool_again_s
+            self._unmined.take_over(await self._log.announced(back_s), self._clock.monotonic_s())
+            self._remembers = True
 
     def loses_to(self, taken: Taken) -> bool:
         """Tell whether a block spends what a waiting transfer would."""

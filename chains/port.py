@@ -15,7 +15,7 @@ believes it. No method ever answers "nothing" for "I do not know": it raises.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -123,6 +123,11 @@ class ChainSource(Protocol):
         """Ask for chain id (or genesis) again. **Raises**: `WrongChain` naming both ids."""
         ...
 
+    @property
+    def shows_mempool(self) -> bool:
+        """Whether `pending` ever gives anything. Asked after `start`."""
+        ...
+
     def blind_spots(self) -> Sequence[str]:
         """Name, for people, what these nodes cannot show (inner calls without a tracing node)."""
         ...
@@ -184,7 +189,7 @@ class ChainSource(Protocol):
     async def pending(
         self, watched: WatchedAddresses, outpoints: Collection[str]
     ) -> Unmined | None:
-        """Give what waits to be mined; None on chains whose mempool says nothing (EVM).
+        """Give what waits to be mined; None where `shows_mempool` is False (EVM).
 
         Asked between blocks, with the outpoints of what was seen before. **Raises**: `Retryable`.
         """
@@ -206,9 +211,20 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
         return self.watermarks[-1]
 
 
-#: Gives the watermarks that stand in the stream, oldest first, from a height up or from as far back as
-#: the stream reaches: the loop's own memory ends sooner.
-OlderWatermarks = Callable[[int], Awaitable[Sequence[Watermark]]]
+class LogMemory(Protocol):
+    """What the stream remembers of what the loop said, where the loop's own memory ends."""
+
+    async def older(self, down_to: int) -> Sequence[Watermark]:
+        """Give the watermarks that stand, oldest first, from a height up or from as far back as the
+        stream reaches.
+        """
+        ...
+
+    async def announced(self, back_s: float) -> Sequence[TransferSeen]:
+        """Give the transfers that were said to wait to be mined, within so many seconds before the last
+        word in the stream, and of which nothing else was said since.
+        """
+        ...
 
 
 class Step(Struct, frozen=True, kw_only=True):

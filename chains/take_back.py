@@ -12,7 +12,7 @@ from msgspec import Struct
 from chains.errors import HeldReorganisation, NodeBehind
 from chains.forks import where_they_part
 from chains.line import Line
-from chains.port import ChainSource, Header, OlderWatermarks
+from chains.port import ChainSource, Header, LogMemory
 from schemas.values import ParentRef
 
 
@@ -29,14 +29,12 @@ class Allowed(Struct, frozen=True, kw_only=True):
 class TakeBack:
     """Walks down the node's line. A reorganisation beyond the limit needs a second voice."""
 
-    def __init__(
-        self, source: ChainSource, line: Line, *, limit: int, older: OlderWatermarks
-    ) -> None:
+    def __init__(self, source: ChainSource, line: Line, *, limit: int, log: LogMemory) -> None:
         self.released = False
         self._source = source
         self._line = line
         self._limit = limit
-        self._older = older
+        self._log = log
 
     async def allow(self, theirs: Header, tip: ParentRef) -> Allowed:
         """Ask for the chain again, walk down, and give what is left of our line.
@@ -58,7 +56,7 @@ class TakeBack:
         """Read on in the stream, twice as deep as before; False when it reaches no further."""
         bottom = self._line.bottom
         deeper = bottom - max(tip.height - bottom, self._limit)
-        return self._line.extend_below(await self._older(max(0, deeper)))
+        return self._line.extend_below(await self._log.older(max(0, deeper)))
 
     async def _walk(self, header: Header, floor: int) -> Allowed:
         """Go down parent by parent to a block of ours, or to the floor."""

@@ -3,13 +3,13 @@
 Pure bookkeeping of the loop. Reads looks into the mempool and blocks, gives `TransferSeen` without a
 block and `TransferDropped`. A transfer is dropped only where another transaction spends one of its
 outpoints, in the mempool or in a block; that it is missing decides nothing here: who reads the facts
-stops counting on what is not announced any more. Lost on restart, which delays a verdict.
+stops counting on what is not announced any more. After a restart it is taken over from the log.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -50,6 +50,12 @@ class UnminedTransfers:
     def outpoints(self) -> AbstractSet[str]:
         """What the known transfers spend: whoever else spends one of these replaces them."""
         return self._by_outpoint.keys()
+
+    def take_over(self, announced: Iterable[TransferSeen], now_s: float) -> None:
+        """Know what another loop announced; what still waits is said again at the next look."""
+        for seen in announced:
+            if len(self._known) < self._transfers_max:
+                self._remember(_Known(seen, now_s - self._again_s))
 
     def compare(
         self, found: Unmined, now_s: float, *, facts_max: int

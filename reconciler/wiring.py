@@ -22,7 +22,7 @@ from chains.errors import NoCheckpoint
 from chains.follow import Follower, FollowSettings
 from chains.http_node import NodeLimits
 from chains.observe import Observer
-from chains.port import ChainSource, Checkpoint, FollowLoop, FollowStatus, OlderWatermarks
+from chains.port import ChainSource, Checkpoint, FollowLoop, FollowStatus, LogMemory
 from chains.registry import open_source
 from reconciler.audit.ask import Asker
 from reconciler.audit.look import LookTerms, SecondLook
@@ -194,14 +194,14 @@ def watcher_of(parts: Parts, chain: ChainName) -> tuple[Watcher, ChainSource]:
         look_ups_a_minute=paces.look_ups_per_minute,
     )
 
-    def follow(checkpoint: Checkpoint | None, log_id: str, older: OlderWatermarks) -> FollowLoop:
+    def follow(checkpoint: Checkpoint | None, log_id: str, log: LogMemory) -> FollowLoop:
         return Follower(
             source,
             entry=entry,
             checkpoint=checkpoint,
             log_id=log_id,
             start_at=table.start_at,
-            older=older,
+            log=log,
             clock=parts.clock,
             observer=observer,
             settings=follow_settings,

@@ -140,6 +140,11 @@ class EvmSource:
                 with suppress(Retryable, Unsupported):
                     await client.learn_traces()
 
+    @property
+    def shows_mempool(self) -> bool:
+        """Say no: what waits on an EVM chain are intentions, which decide nothing."""
+        return False
+
     def blind_spots(self) -> Sequence[str]:
         """Name what these nodes cannot show."""
         coin = self._catalogue.asset(self._listed.coin).symbol

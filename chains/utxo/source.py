@@ -138,9 +138,14 @@ class UtxoSource:
         """Ask the node in use for its first block again. **Raises**: `WrongChain` naming both."""
         await self._pool.read(self._pool.identify)
 
+    @property
+    def shows_mempool(self) -> bool:
+        """Whether one node at least gives its mempool."""
+        return any(client.shows_mempool for client in self._clients.values())
+
     def blind_spots(self) -> Sequence[str]:
         """Name what these nodes cannot show: nothing in a block is hidden, whoever made it."""
-        if self._shows_mempool:
+        if self.shows_mempool:
             return ()
         spot = (
             f"{self._chain}: no node shows its mempool, so a payment is seen when it is mined and not "
@@ -264,16 +269,12 @@ class UtxoSource:
 
         A first look at a full mempool takes several calls: what comes in meanwhile is read first.
         """
-        if not self._shows_mempool:
+        if not self.shows_mempool:
             return None
         return await self._pool.read(
             lambda node: self._look(node, watched, outpoints),
             among=lambda node: self._client(node).shows_mempool,
         )
-
-    @property
-    def _shows_mempool(self) -> bool:
-        return any(client.shows_mempool for client in self._clients.values())
 
     def _client(self, node: HttpNode) -> UtxoClient:
         return self._clients[id(node)]

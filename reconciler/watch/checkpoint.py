@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -18,7 +18,14 @@ from reconciler.stream.topics import transfers_topic
 from schemas.caip import ChainName
 from schemas.codec import decode_as
 from schemas.envelope import from_headers
-from schemas.facts import BlockRetracted, LookedUpState, TransactionLookedUp, Watermark
+from schemas.facts import (
+    BlockRetracted,
+    LookedUpState,
+    TransactionLookedUp,
+    TransferDropped,
+    TransferSeen,
+    Watermark,
+)
 
 #: Offsets read in one go on the way back.
 CHUNK_OFFSETS: Final = 2_000
@@ -30,6 +37,9 @@ LIMITS_BACK: Final = 4
 _Read = Watermark | BlockRetracted | TransactionLookedUp
 _KINDS: Final[dict[str, type[_Read]]] = {
     kind.__name__: kind for kind in (Watermark, BlockRetracted, TransactionLookedUp)
+}
+_TRANSFERS: Final[dict[str, type[TransferSeen | TransferDropped]]] = {
+    kind.__name__: kind for kind in (TransferSeen, TransferDropped)
 }
 _UNSETTLED: Final = frozenset({LookedUpState.UNKNOWN, LookedUpState.PENDING})
 
@@ -92,6 +102,42 @@ async def read_standing(stream: Stream, chain: ChainName, *, down_to: int) -> li
     return standing
 
 
+class ReadLog:
+    """A chain's log as memory (`chains.port.LogMemory`)."""
+
+    def __init__(self, stream: Stream, chain: ChainName, *, lanes: int) -> None:
+        self._stream = stream
+        self._chain = chain
+        self._lanes = lanes
+
+    async def older(self, down_to: int) -> Sequence[Watermark]:
+        """Give the watermarks that stand. **Raises**: `StreamUnavailable`."""
+        return await read_standing(self._stream, self._chain, down_to=down_to)
+
+    async def announced(self, back_s: float) -> Sequence[TransferSeen]:
+        """Give what was said to wait to be mined, of every lane. **Raises**: `StreamUnavailable`."""
+        found: list[TransferSeen] = []
+        for lane in range(self._lanes):
+            found += await self._announced_in(lane, timedelta(seconds=back_s))
+        return found
+
+    async def _announced_in(self, number: int, back: timedelta) -> list[TransferSeen]:
+        """Read a lane from its end until so long before its last record."""
+        since: datetime | None = None
+        waiting: dict[str, TransferSeen | None] = {}
+        async for records in _from_the_end(self._stream, self._chain, number):
+            since = since or (records[-1].time - back if records else None)
+            for record in reversed(records):
+                fact = _told_of_transfer(record)
+                if isinstance(fact, TransferSeen) and fact.block is None:
+                    waiting.setdefault(fact.transfer, fact)
+                elif fact is not None:
+                    waiting.setdefault(fact.transfer, None)
+            if since is not None and records and records[0].time < since:
+                break
+        return [seen for seen in reversed(waiting.values()) if seen is not None]
+
+
 def standing_watermarks(facts: Iterable[Watermark | BlockRetracted]) -> list[Watermark]:
     """Give the watermarks that hold after these facts, oldest first; the facts may begin anywhere.
 
@@ -128,9 +174,11 @@ def _reaches_far_enough(standing: list[Watermark], reorganisation_limit: int) ->
     return standing[0].height <= floor or len(standing) >= WATERMARKS_MAX
 
 
-async def _from_the_end(stream: Stream, chain: ChainName) -> AsyncIterator[list[Record]]:
-    """Read lane 0 in spans, the last one first; each in the order of its records."""
-    lane = Lane(transfers_topic(chain), 0)
+async def _from_the_end(
+    stream: Stream, chain: ChainName, number: int = 0
+) -> AsyncIterator[list[Record]]:
+    """Read a lane in spans, the last one first; each in the order of its records."""
+    lane = Lane(transfers_topic(chain), number)
     first, end = await stream.bounds(lane)
     while end > first:
         start = max(first, end - CHUNK_OFFSETS)
@@ -161,6 +209,13 @@ def _told_at(records: Sequence[Record]) -> datetime | None:
 def _fact(record: Record) -> _Read | None:
     """Read what matters here; facts about addresses are passed over without decoding."""
     kind = _KINDS.get(from_headers(record.headers, default_time=record.time).type)
+    if kind is None or record.value is None:
+        return None
+    return decode_as(kind, record.value)
+
+
+def _told_of_transfer(record: Record) -> TransferSeen | TransferDropped | None:
+    kind = _TRANSFERS.get(from_headers(record.headers, default_time=record.time).type)
     if kind is None or record.value is None:
         return None
     return decode_as(kind, record.value)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
 
 from chains.heed import heed_cancellation
-from chains.port import Checkpoint, FollowLoop, FollowStatus, OlderWatermarks, Step
+from chains.port import Checkpoint, FollowLoop, FollowStatus, LogMemory, Step
 from reconciler.kernel.clock import Clock
 from reconciler.kernel.refusals import TakenOver
 from reconciler.observability import metrics
@@ -36,7 +36,7 @@ from reconciler.stream.promise import (
     TopicSpec,
     Writer,
 )
-from reconciler.watch.checkpoint import Tail, read_standing, read_tail
+from reconciler.watch.checkpoint import ReadLog, Tail, read_tail
 from reconciler.watch.inputs import POLL_S, Requests, Watchlist, again_since, for_ever
 from reconciler.watch.look_ups import LookUps
 from reconciler.watch.publishing import messages_of
@@ -52,7 +52,7 @@ SENDS_MAX: Final = 5
 OBSERVE_S: Final = 1.0
 
 #: Makes the loop that goes on from a checkpoint; the text is the log id for an empty topic.
-FollowFactory = Callable[[Checkpoint | None, str, OlderWatermarks], FollowLoop]
+FollowFactory = Callable[[Checkpoint | None, str, LogMemory], FollowLoop]
 
 log = logger("watch")
 
@@ -87,6 +87,7 @@ class Watcher:
     ) -> None:
         self._terms = terms
         self._stream = stream
+        self._log = ReadLog(stream, terms.chain, lanes=terms.lanes)
         self._follow = follow
         self._make_log_id = make_log_id
         self._clock = clock
@@ -165,9 +166,6 @@ class Watcher:
             self._stream, terms.chain, reorganisation_limit=terms.reorganisation_limit
         )
 
-    async def _older(self, down_to: int) -> Sequence[Watermark]:
-        return await read_standing(self._stream, self._terms.chain, down_to=down_to)
-
     def _taken_over(self) -> str:
         return f"another watcher of {self._terms.chain} has taken over; this one ends"
 
@@ -177,7 +175,7 @@ class Watcher:
         self._told.append(tail.told_at)
         last = tail.checkpoint.last if tail.checkpoint else None
         log_id = last.log_id if last else self._make_log_id()
-        loop = self._follow(tail.checkpoint, log_id, self._older)
+        loop = self._follow(tail.checkpoint, log_id, self._log)
         watchlist = Watchlist(self._stream, terms.chain, self._meters)
         await watchlist.load(loop)
         since = again_since(last.read_at if last else None, terms.requests_again)

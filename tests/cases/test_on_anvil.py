@@ -17,7 +17,7 @@ from schemas.facts import BlockRetracted, TransferSeen
 from tests.parts.anvil.node import AnvilNode
 from tests.parts.chain_scripts import AnvilScript, Leg
 from tests.parts.chain_stand import source_of
-from tests.parts.follow_story import read_back
+from tests.parts.follow_story import StepsLog
 from tests.parts.listing import catalogue_of, chain_name, token_of
 from tests.parts.whole_way import Line, Way, WayClock
 from tests.parts.world import World
@@ -45,7 +45,7 @@ class RealLine(Line):
             checkpoint=None,
             log_id="log-1",
             start_at=self.script.height(),
-            older=read_back(self.steps),
+            log=StepsLog(self.steps),
             clock=self.clock,
             settings=FollowSettings(resend_s=10**9),
             lot=lambda: 1.0,

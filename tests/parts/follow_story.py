@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from chains.follow import Follower
 from chains.pace import FollowSettings
-from chains.port import Checkpoint, OlderWatermarks, Step, WatchEntry
+from chains.port import Checkpoint, Step, WatchEntry
 from reconciler.watch.checkpoint import standing_watermarks
-from schemas.facts import BlockRetracted, TransferSeen, Watermark
+from schemas.facts import BlockRetracted, TransferDropped, TransferSeen, Watermark
 from tests.parts.scripted_source import (
     START,
     ScriptedSource,
@@ -20,14 +20,28 @@ from tests.parts.scripted_source import (
 )
 
 
-def read_back(steps: Sequence[Step]) -> OlderWatermarks:
-    """Give what a loop asks for that remembers too little: what stands in the log of these steps."""
+class StepsLog:
+    """The log of these steps, as what a loop asks for that remembers too little."""
 
-    async def older(_down_to: int) -> Sequence[Watermark]:
-        facts = [fact for step in steps for fact in step.facts]
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
+        self.asked = 0
+
+    async def older(self, down_to: int) -> Sequence[Watermark]:
+        del down_to
+        facts = [fact for step in self._steps for fact in step.facts]
         return standing_watermarks(f for f in facts if isinstance(f, Watermark | BlockRetracted))
 
-    return older
+    async def announced(self, back_s: float) -> Sequence[TransferSeen]:
+        del back_s
+        self.asked += 1
+        waiting: dict[str, TransferSeen] = {}
+        for fact in [fact for step in self._steps for fact in step.facts]:
+            if isinstance(fact, TransferSeen | TransferDropped):
+                waiting.pop(fact.transfer, None)
+            if isinstance(fact, TransferSeen) and fact.block is None:
+                waiting[fact.transfer] = fact
+        return list(waiting.values())
 
 
 class Story:
@@ -39,6 +53,7 @@ class Story:
         self.limit = limit
         self.settings = settings
         self.steps: list[Step] = []
+        self.log = StepsLog(self.steps)
         self.observed: list[object] = []
         self.offset = 0
         self.loop: Follower | None = None
@@ -50,7 +65,7 @@ class Story:
             checkpoint=checkpoint,
             log_id="log-1",
             start_at=start_at,
-            older=read_back(self.steps),
+            log=self.log,
             clock=self.clock,
             observer=self.observed.append,
             settings=self.settings,

@@ -272,6 +272,10 @@ class ScriptedSource:
         self.clock.pass_s(timeout_s)
         self.on_wait()
 
+    @property
+    def shows_mempool(self) -> bool:
+        return self.mempool is not None
+
     async def pending(
         self, watched: WatchedAddresses, outpoints: Collection[str]
     ) -> Unmined | None:

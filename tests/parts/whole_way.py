@@ -38,7 +38,7 @@ from schemas.envelope import from_headers
 from schemas.facts import Watermark
 from schemas.requests import ChainRequest, WatchAddress
 from schemas.values import Message
-from tests.parts.follow_story import read_back
+from tests.parts.follow_story import StepsLog
 from tests.parts.world import BLOCK_S, ETHEREUM, POLYGON, START, World, address
 
 BSC = ChainName("eip155:56")
@@ -163,7 +163,7 @@ class Line:
             checkpoint=checkpoint,
             log_id="log-1",
             start_at=start_at,
-            older=read_back(self.steps),
+            log=StepsLog(self.steps),
             clock=self.clock,
             observer=self._observe,
             settings=FollowSettings(empty_watermark_s=watermark_every_s, resend_s=10**9),

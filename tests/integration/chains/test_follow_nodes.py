@@ -30,7 +30,7 @@ from chains.registry import open_source
 from schemas.facts import TransferSeen, Watermark
 from tests.parts.anvil.node import AnvilNode
 from tests.parts.chain_scripts import AnvilScript, ChainScript, DevnetScript
-from tests.parts.follow_story import applied, read_back
+from tests.parts.follow_story import StepsLog, applied
 from tests.parts.listing import catalogue_of, chain_name
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -87,7 +87,7 @@ class Watch:
             checkpoint=checkpoint,
             log_id="log",
             start_at=1,
-            older=read_back(self.steps),
+            log=StepsLog(self.steps),
             clock=SystemClock(),
         )
 

@@ -178,12 +178,70 @@ async def test_a_mempool_that_cannot_be_read_holds_up_no_block():
     assert names(await story.until(TransferSeen)) == [id_of("b")]
 
 
-async def test_a_chain_without_a_mempool_is_asked_once():
+async def test_a_chain_without_a_mempool_is_not_asked_and_its_log_is_not_read():
     story = Story()
     story.begin()
     await story.covers(0)
     await pass_s(story, 100)
-    assert story.source.looks == 1
+    assert story.source.looks == 0
+    assert story.log.asked == 0
+
+
+async def restarted(story: Story) -> None:
+    """Another process takes over; what it knows stands in the log."""
+    story.restart()
+    story.watch(US, OTHER)
+
+
+@pytest.mark.parametrize("mined", [False, True])
+async def test_what_was_replaced_while_no_watcher_ran_is_dropped_by_the_next_one(mined: bool):
+    story = await waiting(Pay("a", US, nonce="coin"))
+    await story.until(TransferSeen)
+    rival = Pay("b", STRANGER, nonce="coin")
+    story.source.mempool[:] = [] if mined else [rival]
+    if mined:
+        story.source.mine(rival)
+    await restarted(story)
+    (gone,) = await story.until(TransferDropped)
+    assert (gone.transfer, gone.replaced_by) == (id_of("a"), tx_id("b"))
+
+
+@pytest.mark.parametrize("mined", [False, True])
+async def test_first_sight_is_inherited_by_a_replacement_over_a_restart(mined: bool):
+    story = await waiting(Pay("a", US, 5, nonce="coin"))
+    (first,) = await story.until(TransferSeen)
+    await pass_s(story, 100)
+    twin = Pay("b", US, 5, nonce="coin")
+    story.source.mempool[:] = [] if mined else [twin]
+    if mined:
+        story.source.mine(twin)
+    await restarted(story)
+    await story.until(TransferDropped)
+    (again,) = [fact for fact in story.of(TransferSeen) if fact.transfer == id_of("b")]
+    assert again.first_seen_at == first.first_seen_at
+
+
+async def test_what_still_waits_after_a_restart_is_said_again_with_its_first_sight():
+    story = await waiting(Pay("a", US, 5))
+    (first,) = await story.until(TransferSeen)
+    await pass_s(story, 100)
+    await restarted(story)
+    (again,) = await story.until(TransferSeen)
+    assert again == first
+
+
+async def test_what_was_mined_or_dropped_before_a_restart_waits_no_longer():
+    story = await waiting(Pay("a", US, nonce="one"), Pay("b", US, nonce="two"))
+    await story.until(TransferSeen)
+    story.source.mempool[:] = [Pay("c", STRANGER, nonce="two")]
+    story.source.mine(Pay("a", US, nonce="one"))
+    await story.until(TransferDropped)
+    await story.covers(story.source.height)
+    before = len(story.facts)
+    await restarted(story)
+    await pass_s(story, 100)
+    later = story.facts[before:]
+    assert [fact for fact in later if isinstance(fact, TransferSeen | TransferDropped)] == []
 
 
 async def test_a_flood_is_said_in_parts_and_no_more_than_is_kept():

@@ -11,9 +11,14 @@ from reconciler.kernel import ManualClock
 from reconciler.stream.promise import Lane
 from reconciler.stream.topics import topic_specs, transfers_topic
 from reconciler.watch import checkpoint
-from reconciler.watch.checkpoint import read_standing, read_tail, standing_watermarks
+from reconciler.watch.checkpoint import (
+    ReadLog,
+    read_standing,
+    read_tail,
+    standing_watermarks,
+)
 from reconciler.watch.publishing import messages_of
-from schemas.facts import LookedUpState, TransactionLookedUp
+from schemas.facts import LookedUpState, TransactionLookedUp, TransferDropped
 from tests.parts.memory_stream import MemoryLog, MemoryStream
 from tests.parts.scripted_loop import (
     CHAIN,
@@ -206,3 +211,58 @@ async def test_older_watermarks_are_read_back_as_far_as_they_are_asked_for(
     found = await read_standing(stream, CHAIN, down_to=down_to)
     assert [mark.height for mark in found] == list(range(found[0].height, 100))
     assert first <= found[0].height <= max(1, down_to)
+
+
+def waits(number, to):
+    return msgspec.structs.replace(seen(number, to, 1), block=None)
+
+
+def dropped(number, to):
+    name = seen(number, to, 1).transfer
+    return TransferDropped(transfer=name, chain=CHAIN, to=to, replaced_by="0x1", reason="spent")
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.parametrize("chunk", [1, 2, 2_000])
+async def test_what_was_said_to_wait_is_read_back_unless_more_was_said_of_it(
+    lanes, chunk, monkeypatch
+):
+    monkeypatch.setattr(checkpoint, "CHUNK_OFFSETS", chunk)
+    us = [address_number(number) for number in range(6)]
+    stream = await log_of(
+        [waits(number, us[number]) for number in range(6)],
+        [seen(1, us[1], 7), watermark(7)],
+        [dropped(2, us[2])],
+        [dropped(3, us[3])],
+        [waits(3, us[3]), waits(4, us[4])],
+        lanes=lanes,
+    )
+    found = await ReadLog(stream, CHAIN, lanes=lanes).announced(60)
+    assert sorted(one.transfer for one in found) == sorted(
+        seen(number, us[number], 1).transfer for number in (0, 3, 4, 5)
+    )
+    assert all(one.block is None for one in found)
+
+
+async def test_what_was_said_long_before_the_logs_last_word_is_not_read_back(monkeypatch):
+    monkeypatch.setattr(checkpoint, "CHUNK_OFFSETS", 1)
+    clock = ManualClock(NOON)
+    log = MemoryLog(clock)
+    log.create(topic_specs({CHAIN: 1}, ["eip155"]))
+    stream = MemoryStream(log)
+    writer = stream.writer(f"watch/{CHAIN}")
+    await writer.start()
+    us = address_number(1)
+    for number in range(4):
+        step = Step(facts=[waits(number, us)])
+        await writer.append(messages_of(step, CHAIN, lanes=1, now=clock.now()))
+        clock.advance(timedelta(seconds=100))
+    clock.advance(timedelta(days=1))
+    found = await ReadLog(stream, CHAIN, lanes=1).announced(150)
+    names = [one.transfer for one in found]
+    assert names[-2:] == [waits(number, us).transfer for number in (2, 3)]
+    assert waits(0, us).transfer not in names
+
+
+async def test_nothing_waited_in_an_empty_log():
+    assert await ReadLog(await log_of(), CHAIN, lanes=1).announced(60) == []

@@ -57,8 +57,8 @@ class World:
         self.meters = Meters()
 
     def watcher(self):
-        def follow(checkpoint, log_id, older):
-            self.older = older
+        def follow(checkpoint, log_id, memory):
+            self.memory = memory
             self.loops.append(ScriptedLoop(checkpoint, log_id))
             return self.loops[-1]
 
