@@ -83,6 +83,7 @@ class Follower:
             source,
             self._spans,
             self._marks,
+            entry=entry,
             watched=self._watched,
             recent=self._recent,
             clock=clock,

@@ -124,6 +124,11 @@ def node_schemes(chain: ChainName) -> tuple[Sequence[str], Sequence[str]]:
     return ("http", "https", f"{SCHEME}http", f"{SCHEME}https"), ("zmq+tcp",)
 
 
+def tells_balances(chain: ChainName, urls: Sequence[str]) -> bool:
+    """Tell whether one of these nodes can be asked what an address holds. **Raises**: `CatalogueError`."""
+    return _network(chain) is None or any(url.startswith(SCHEME) for url in urls)
+
+
 def open_source(
     chain: ChainName,
     urls: Sequence[str],

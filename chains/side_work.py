@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from chains.back_scan import BackScan, BackScanner, ReadAgainScan, read_again, scan_of
+from chains.catalog import ChainEntry
 from chains.clock import Clock
 from chains.errors import ChainError, NodeBehind, Retryable, Unsupported
 from chains.line import Taken
@@ -72,6 +73,7 @@ class SideWork:
         spans: Spans,
         marks: Marks,
         *,
+        entry: ChainEntry,
         watched: Watched,
         recent: RecentBlocks,
         clock: Clock,
@@ -80,6 +82,7 @@ class SideWork:
     ) -> None:
         self._source = source
         self._marks = marks
+        self._entry = entry
         self._watched = watched
         self._recent = recent
         self._clock = clock
@@ -303,7 +306,8 @@ class SideWork:
     async def _see_balances(self, questions: Sequence[BalanceQuestion]) -> Step | None:
         """Ask what addresses held after the newest block that is final and read; none without one."""
         said = self._marks.line.said
-        height = min(self._marks.finalized, said.height if said else -1)
+        read = said.height if said else 0
+        height = min(self._entry.settled_height(read, self._marks.finalized), read)
         if height <= 0:
             for one in questions:
                 self._put_off(one, NodeBehind("no block is final yet"))

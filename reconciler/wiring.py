@@ -264,7 +264,7 @@ def second_look_of(parts: Parts, chain: ChainName) -> SecondLook:
         LookTerms(
             chain=chain,
             lanes=table.lanes,
-            block_time_s=float(settings.catalogue.chain(chain).block_time_s),
+            entry=settings.catalogue.chain(chain),
             patience=audit.patience,
             back=audit.back,
             round_every=audit.round_every,

@@ -90,7 +90,9 @@ class ChainEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     one. `finalized`: whether nodes have a notion of finality of their own. `receipts_root`: how
     receipts hash to the header's root: `standard`, `without_bridge_receipts` (Polygon keeps state-sync
     receipts outside it) or `none` (not checkable, or a chain that has no receipts). `coverage_time`: what
-    a chain's time is read from, where a block's own need not rise.
+    a chain's time is read from, where a block's own need not rise. `settled_depth`: how deep a block lies that
+    second looks take for final, on a chain that has no such notion (0: the reorganisation limit); no
+    payment becomes final by it.
     """
 
     id: str
@@ -103,6 +105,7 @@ class ChainEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     finalized: bool
     receipts_root: Literal["standard", "without_bridge_receipts", "none"] = "standard"
     coverage_time: Literal["header", "median_time_past"] = "header"
+    settled_depth: Annotated[int, Meta(ge=0)] = 0
     test_chain: bool = False
     source: str
     verified_at: str
@@ -111,6 +114,12 @@ class ChainEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def name_id(self) -> ChainName:
         """The CAIP-2 name."""
         return ChainName(self.id)
+
+    def settled_height(self, head_height: int, finalized_height: int) -> int:
+        """Give the newest block that second looks take for final; 0 where there is none yet."""
+        if self.finalized:
+            return finalized_height
+        return max(0, head_height - (self.settled_depth or self.reorganisation_limit))
 
 
 class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from chains.errors import AnswerRefused, ChainError, NodeBehind, WrongChain
+from chains.errors import AnswerRefused, ChainError, NodeBehind, Unsupported, WrongChain
 from chains.heed import heed_cancellation
 from chains.http_node import HttpNode
 from chains.port import Head, Header
@@ -37,6 +37,8 @@ class UtxoClient(ABC):
 
     #: Whether its mempool can be read whole, one transaction after another.
     shows_mempool: bool
+    #: Whether it knows outputs by address.
+    tells_balances: bool = False
 
     def __init__(self, node: HttpNode, network: Network, rules: BlockRules) -> None:
         self._network = network
@@ -67,6 +69,11 @@ class UtxoClient(ABC):
     @abstractmethod
     async def height_of_unspent(self, name: str) -> int | None:
         """Give how high a transaction stands, of which some first output is not spent yet."""
+
+    async def balance(self, address: str, height: int) -> int:
+        """Give what an address holds of outputs up to a height. **Raises**: `Unsupported`."""
+        message = f"{self.name} does not tell what {address} held at {height}"
+        raise Unsupported(message)
 
     @abstractmethod
     async def _tip(self) -> str:

@@ -10,9 +10,9 @@ follows the one before it. The mempool is not read: that would be one request a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from chains.answers import decode
 from chains.errors import AnswerRefused, ChainError, NodeBehind, NodeUnavailable, Unsupported
@@ -45,10 +45,20 @@ class _Status(Struct):
     block_hash: str | None = None
 
 
+class _Place(Struct):
+    block_height: Height | None = None
+
+
+class _Unspent(Struct):
+    value: Annotated[int, Meta(ge=0)]
+    status: _Place
+
+
 class EsploraClient(UtxoClient):
     """One server behind Esplora's HTTP interface."""
 
     shows_mempool = False
+    tells_balances = True
 
     def __init__(self, node: HttpNode, network: Network, rules: BlockRules) -> None:
         super().__init__(node, network, rules)
@@ -97,6 +107,23 @@ class EsploraClient(UtxoClient):
         """Say nothing: the server has an index of all transactions."""
         del name
         return None
+
+    async def balance(self, address: str, height: int) -> int:
+        """Add up the unspent outputs of an address that stand at a height or below.
+
+        What was spent since is missing: such a balance may fall and never says too much. Nothing
+        proves it, so nothing is credited by it.
+        """
+        found = await self._get("address/utxo", f"/address/{address}/utxo")
+        if found is None:
+            message = f"{self.name} does not know the address {address}"
+            raise AnswerRefused(message)
+        unspent = decode(found, list[_Unspent])
+        return sum(
+            one.value
+            for one in unspent
+            if one.status.block_height is not None and one.status.block_height <= height
+        )
 
     async def _tip(self) -> str:
         found = await self._get("blocks/tip/hash", "/blocks/tip/hash")

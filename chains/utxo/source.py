@@ -242,11 +242,19 @@ class UtxoSource:
             return False
 
     async def balance_at(self, asset: AssetName, address: str, header: Header) -> BaseUnits:
-        """Refuse: nodes know outputs by their place, not what an address held after a block."""
-        message = (
-            f"{self._chain}: nodes do not tell what {address} held of {asset} at {header.height}"
+        """Give what an Esplora server counts at an address up to a block; other nodes do not know.
+
+        **Raises**: `Unsupported` without such a server.
+        """
+        if asset != self._coin:
+            message = f"{self._chain}: there is no {asset} here"
+            raise Unsupported(message)
+        return BaseUnits(
+            await self._pool.read(
+                lambda node: self._balance(self._client(node), address, header),
+                among=lambda node: self._client(node).tells_balances,
+            )
         )
-        raise Unsupported(message)
 
     async def agree(self, header: Header) -> bool:
         """Ask nodes other than the first that answers whether this block is on their chain."""
@@ -316,6 +324,18 @@ class UtxoSource:
         header = await client.header_at(height)
         await client.block_bytes(header.hash)
         return True
+
+    async def _balance(self, client: UtxoClient, address: str, header: Header) -> int:
+        """Ask for a balance of the server's present chain, which must hold the block before and after."""
+        await self._require_on_chain(client, header)
+        held = await client.balance(address, header.height)
+        await self._require_on_chain(client, header)
+        return held
+
+    async def _require_on_chain(self, client: UtxoClient, header: Header) -> None:
+        if not await self._is_on_chain(client, header):
+            message = f"{client.name} has another block at {header.height} than {header.hash}"
+            raise NodeBehind(message)
 
     # --- the mempool ---------------------------------------------------------------------------
 

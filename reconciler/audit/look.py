@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from chains.addresses import canonical_key
+from chains.catalog import ChainEntry
 from chains.errors import Retryable, Unsupported
 from chains.heed import heed_cancellation
 from chains.port import BlockRead, ChainSource, Header
@@ -54,11 +55,11 @@ log = logger("audit")
 
 
 class LookTerms(Struct, frozen=True, kw_only=True):
-    """What a second look is set to. `block_time_s` only tells how many blocks `back` is."""
+    """What a second look is set to. `entry` tells what is final for it, and how many blocks `back` is."""
 
     chain: ChainName
     lanes: int
-    block_time_s: float
+    entry: ChainEntry
     patience: timedelta | None = None
     back: timedelta = timedelta(hours=48)
     round_every: timedelta = timedelta(seconds=60)
@@ -174,13 +175,15 @@ class SecondLook:
         covered = await self._store.read(
             lambda work: second_look.covered_height(work, chain, lanes)
         )
-        return min(head.finalized_height, covered)
+        final = self._terms.entry.settled_height(head.header.height, head.finalized_height)
+        return min(final, covered)
 
     def first_height(self, final: int) -> int:
         """Give the block with which the next round begins."""
         if self._next is not None:
             return self._next
-        return max(0, final - int(self._terms.back.total_seconds() / self._terms.block_time_s))
+        block_time_s = float(self._terms.entry.block_time_s)
+        return max(0, final - int(self._terms.back.total_seconds() / block_time_s))
 
     # Blocks
 

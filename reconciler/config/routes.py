@@ -106,7 +106,7 @@ def make_route(
             asset,
             catalogue.chain(asset.chain),
             not_watched_after_s=not_watched_after_s,
-            second_look_s=second_look_s,
+            second_look_s=second_look_s if _tells_balances(asset, chains) else 0,
         ),
         minimum=_minimum(table.minimum, asset, shared),
         shared_address=_shared_address(shared, asset, read_address) if shared else None,
@@ -115,6 +115,12 @@ def make_route(
         more_ppm=_more_ppm(shared) if shared else 0,
         closed=table.closed,
     )
+
+
+def _tells_balances(asset: Asset, chains: Mapping[str, Chain]) -> bool:
+    """Tell whether somebody can be asked what an address holds: else no end waits for the answer."""
+    urls = [url.reveal() for url in chains[asset.chain].rpc]
+    return registry.tells_balances(asset.chain, urls)
 
 
 def _asset(text: str, catalogue: Catalogue) -> Asset:

@@ -57,7 +57,9 @@ class Stand:
         self.world = world
         self.asked = Asked()
         self.clock = ManualClock(world.now)
-        terms = LookTerms(chain=ETHEREUM, lanes=1, block_time_s=12.0, patience=LOOK)
+        terms = LookTerms(
+            chain=ETHEREUM, lanes=1, entry=world.catalogue.chain(ETHEREUM), patience=LOOK
+        )
         self.look = SecondLook(
             terms,
             source=cast("Any", None),
