@@ -20,6 +20,7 @@ from schemas.facts import TransactionLookedUp, TransferSeen
 from tests.parts.anvil.node import AnvilNode
 from tests.parts.btcd.node import Btcd
 from tests.parts.chain_scripts import FINALITY_LAG, AnvilScript, ChainScript, DevnetScript
+from tests.parts.esplora import esplora_of
 from tests.parts.litecoind.node import Litecoind
 from tests.parts.utxo_script import UtxoScript
 
@@ -122,6 +123,16 @@ async def on_btcd() -> AsyncIterator[UtxoScript]:
         yield UtxoScript(node)
 
 
+@contextlib.asynccontextmanager
+async def on_esplora() -> AsyncIterator[UtxoScript]:
+    """A server that speaks Esplora, in front of a litecoind: the only way in."""
+    with Litecoind("-txindex") as node:
+        async with esplora_of(node) as esplora:
+            script = UtxoScript(node)
+            script.url = esplora.url
+            yield script
+
+
 On = Callable[[], AbstractAsyncContextManager[Any]]
 
 #: Every way of reading has its row: all receipts at once or single ones, either dialect of traces.
@@ -135,14 +146,16 @@ EVM_STANDS: dict[str, On] = {
     "anvil": on_anvil,
 }
 UTXO_STANDS: dict[str, On] = {"litecoind": on_litecoind, "btcd": on_btcd}
-STANDS = EVM_STANDS | UTXO_STANDS
-_REAL = {"anvil", *UTXO_STANDS}
+STANDS = EVM_STANDS | UTXO_STANDS | {"esplora": on_esplora}
+_REAL = {"anvil": "anvil", "litecoind": "litecoind", "btcd": "btcd", "esplora": "litecoind"}
 
 
 def rows(stands: dict[str, On]) -> list[Any]:
     """Give the rows of a fixture, each with the mark of the real part that it needs."""
     return [
-        pytest.param(on, id=name, marks=[getattr(pytest.mark, name)] if name in _REAL else [])
+        pytest.param(
+            on, id=name, marks=[getattr(pytest.mark, _REAL[name])] if name in _REAL else []
+        )
         for name, on in stands.items()
     ]
 

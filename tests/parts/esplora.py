@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from typing import Any
 
 from aiohttp import web
@@ -39,6 +40,7 @@ class Esplora:
             ("/api/block/{hash}/raw", self._raw),
             ("/api/tx/{txid}/status", self._status),
             ("/api/tx/{txid}/raw", self._transaction),
+            ("/api/address/{address}/utxo", self._unspent),
         ):
             app.router.add_get(path, self._answering(path, answer))
         return app
@@ -91,6 +93,20 @@ class Esplora:
                 told = {"confirmed": True, "block_height": height, "block_hash": name}
                 return web.json_response(told)
         raise NodeRefused("status", -5, "Transaction not found")
+
+    def _unspent(self, address: str) -> web.Response:
+        found = self.node.ask("scantxoutset", "start", [f"addr({address})"])
+        return web.json_response(
+            [
+                {
+                    "txid": one["txid"],
+                    "vout": one["vout"],
+                    "value": int(Decimal(str(one["amount"])).scaleb(8)),
+                    "status": {"confirmed": True, "block_height": one["height"]},
+                }
+                for one in found["unspents"]
+            ]
+        )
 
     def _transaction(self, txid: str) -> web.Response:
         return web.Response(body=bytes.fromhex(self.node.ask("getrawtransaction", txid, 0)))

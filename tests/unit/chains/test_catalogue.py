@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 from eth_utils.address import is_checksum_address
 
@@ -179,3 +180,15 @@ def test_unknown_chains_and_assets_are_errors_with_the_name_in_them():
     with pytest.raises(CatalogueError, match="slip44:60 is not"):
         empty.asset(AssetName("eip155:1/slip44:60"))
     assert empty.assets_of(ChainName("eip155:1")) == []
+
+
+def test_second_looks_take_a_chains_own_word_for_final_or_a_depth_where_it_has_none():
+    shipped = load_catalogue()
+    bitcoin = shipped.chain(ChainName("bip122:000000000019d6689c085ae165831e93"))
+    ethereum = shipped.chain(ChainName("eip155:1"))
+    assert ethereum.settled_height(1_000, 930) == 930
+    assert ethereum.settled_height(1_000, 0) == 0
+    assert bitcoin.settled_height(1_000, 0) == 994
+    assert bitcoin.settled_height(3, 0) == 0
+    without = msgspec.structs.replace(bitcoin, settled_depth=0)
+    assert without.settled_height(1_000, 0) == 1_000 - bitcoin.reorganisation_limit

@@ -7,6 +7,7 @@ from reconciler.config.settings import APPEND_LASTS_MAX
 from reconciler.model.policy import FinalityTier
 from reconciler.stream import kafka_writer, sql
 from schemas.amounts import BaseUnits
+from schemas.caip import ChainName
 from tests.parts.settings import (
     CATALOGUE,
     CHAIN,
@@ -496,3 +497,44 @@ def test_a_slack_as_long_as_an_append_is_enough(text, seconds, tmp_path):
 def test_the_least_slack_is_as_long_as_an_append_may_last():
     found = {"kafka": kafka_writer.APPEND_TIMEOUT_S, "sql": sql.APPEND_TIMEOUT_S}
     assert {kind: span.total_seconds() for kind, span in APPEND_LASTS_MAX.items()} == found
+
+
+@pytest.mark.parametrize(
+    ("nodes", "waits_s"),
+    [
+        ('"http://127.0.0.1:8332"', 0),
+        ('"http://127.0.0.1:8332", "esplora+https://explorer.example/api"', 1_800),
+    ],
+)
+def test_no_end_waits_for_a_balance_that_nobody_tells(tmp_path, nodes, waits_s):
+    text = on(BITCOIN, "{ depth = 6 }").replace('"http://127.0.0.1:8332"', nodes)
+    routes = settings_of(text + '[audit]\npatience = "30m"\n', tmp_path).routes()
+    assert routes[BITCOIN].policy.second_look_s == waits_s
+    assert routes["tusd-one"].policy.second_look_s == 1_800
+
+
+@pytest.mark.parametrize(
+    ("key", "url", "words"),
+    [
+        ("rpc", "esplora+ftp://x", "expected http:// or https:// or esplora+http://"),
+        ("ws", "wss://127.0.0.1", "expected zmq+tcp://"),
+        ("second_rpc", "zmq+tcp://127.0.0.1:28332", "expected http://"),
+    ],
+)
+def test_nodes_of_bitcoin_like_chains_have_schemes_of_their_own(tmp_path, key, url, words):
+    text = on(BITCOIN, "{ depth = 6 }")
+    at = 'rpc = ["http://127.0.0.1:8332"]\n'
+    if key == "rpc":
+        text = text.replace(at, f'rpc = ["{url}"]\n')
+    else:
+        text = text.replace(at, f'{at}{key} = ["{url}"]\n')
+    assert words in refusal(text, tmp_path)
+
+
+def test_a_head_may_be_as_old_as_its_chains_blocks_are_slow(tmp_path):
+    settings = settings_of(on(BITCOIN, "{ depth = 6 }"), tmp_path)
+    bitcoin = ChainName(COINS[BITCOIN].partition("/")[0])
+    assert settings.head_age_max(bitcoin) == timedelta(hours=4)
+    assert settings.head_age_max(ChainName("eip155:313371")) == timedelta(minutes=5)
+    assert settings.block_ahead_max(bitcoin) == 7_200
+    assert settings.block_ahead_max(ChainName("eip155:313371")) == 15
