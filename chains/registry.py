@@ -10,15 +10,19 @@ from typing import Final
 
 from chains.addresses import Address
 from chains.catalog import Asset, Catalogue, CatalogueError
+from chains.child_keys import receiving_key
 from chains.clock import Clock, SystemClock
 from chains.evm import address as evm_address
+from chains.evm import derived as evm_derived
 from chains.evm import words as evm_words
 from chains.evm.source import EvmSource
+from chains.extended_keys import ACCOUNT_DEPTH, HARDENED, Derivation, ExtendedKeyError, Script, read
 from chains.http_node import NodeLimits
 from chains.observe import Observer, nobody
 from chains.port import ChainSource
 from chains.typed import find_hash
 from chains.utxo import address as utxo_address
+from chains.utxo import derived as utxo_derived
 from chains.utxo.esplora import SCHEME
 from chains.utxo.networks import NAMESPACE, NETWORKS, Network
 from chains.utxo.source import UtxoSource
@@ -27,6 +31,12 @@ from schemas.caip import AssetName, ChainName, asset_reference
 
 _EVM: Final = "eip155"
 _READ: Final = (_EVM, NAMESPACE)
+
+#: Wallets keep every EVM chain below Ethereum's number.
+_EVM_COIN: Final = 60
+_COINS: Final = {"bitcoin": 0, "litecoin": 2, "dogecoin": 3}
+_TEST_COIN: Final = 1
+_PURPOSES: Final = {None: 44, "p2pkh": 44, "p2sh-p2wpkh": 49, "p2wpkh": 84, "p2tr": 86}
 
 
 def parse_address(chain: ChainName, text: str) -> Address:
@@ -61,6 +71,48 @@ def check_deposit_address(asset: Asset, address: Address) -> None:
         utxo_address.refuse_unspendable(network, address)
     elif not asset.is_coin:
         evm_address.refuse_own_contract(address, contract_of(asset.name_id))
+
+
+def read_derivation(chain: ChainName, text: str, script: Script | None = None) -> Derivation:
+    """Read an extended public key from which a chain's addresses are derived.
+
+    `script` is what the settings say beside it; on a Bitcoin-like chain it is else the key's own.
+
+    **Raises**: `ExtendedKeyError`, whose sentence repeats nothing of a private key; `CatalogueError` as
+    `parse_address`.
+    """
+    network, key = _network(chain), read(text)
+    if network is None:
+        evm_derived.check(key, script)
+        return Derivation(chain, key, None)
+    return Derivation(chain, key, utxo_derived.choose_script(network, key, script))
+
+
+def derive_address(derivation: Derivation, index: int) -> Address:
+    """Give the address 0/`index` below a key; some milliseconds, and a second for the first one."""
+    network = _network(derivation.chain)
+    public_key = receiving_key(derivation.key, index)
+    if network is None:
+        return evm_derived.address(public_key)
+    if derivation.script is None:
+        raise ExtendedKeyError(f"{network.name} needs a script")
+    return utxo_derived.address(network, derivation.script, public_key)
+
+
+def path_of(derivation: Derivation) -> str:
+    """Write where wallets keep such a key; a key itself only tells its depth and its last step.
+
+    **Source**: BIP 44, 49, 84 and 86 for the purpose; SLIP-0044 for the coin, 1 on test networks.
+    """
+    key = derivation.key
+    if key.depth != ACCOUNT_DEPTH or key.child_number < HARDENED:
+        return "m" if key.depth == 0 else f"a key {key.depth} steps below the seed"
+    network = _network(derivation.chain)
+    coin = _EVM_COIN if network is None else _COINS[network.uri_scheme]
+    if network is not None and network.test:
+        coin = _TEST_COIN
+    purpose = _PURPOSES[derivation.script]
+    return f"m/{purpose}'/{coin}'/{key.child_number - HARDENED}'"
 
 
 def contract_of(asset: AssetName) -> bytes:

@@ -13,6 +13,7 @@ from typing import Final
 from eth_utils.address import to_checksum_address
 
 from chains.addresses import Address, AddressError
+from chains.extended_keys import may_be_private
 
 ADDRESS_BYTES: Final = 20
 
@@ -88,6 +89,12 @@ def display(raw: bytes) -> str:
 
 
 def _refusal(found: str) -> AddressError:
+    if may_be_private(found):
+        sentence = (
+            f"expected 0x and 40 hex digits, found {len(found)} characters, not shown because they may "
+            "be a private key"
+        )
+        return AddressError("address_malformed", sentence)
     shown = found[:100]
     if _HEX.fullmatch(found):
         sentence = f"expected 0x and 40 hex digits, found {len(found)} characters: {shown!r}"
