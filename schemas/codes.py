@@ -139,6 +139,7 @@ class Rejection(StrEnum):
     ADDRESS_MISSING = "address_missing"
     ADDRESS_NOT_TAKEN = "address_not_taken"
     ADDRESS_IN_USE = "address_in_use"
+    NO_FREE_ADDRESS = "no_free_address"
     NO_FREE_AMOUNT = "no_free_amount"
     TOO_MANY_CLAIMS = "too_many_claims"
     ORDER_ENDED = "order_ended"
@@ -261,6 +262,7 @@ _TABLE: Final[list[tuple[StrEnum, str]]] = [
     (Rejection.ADDRESS_MISSING, "This route needs an address with each order."),
     (Rejection.ADDRESS_NOT_TAKEN, "This route chooses the address itself."),
     (Rejection.ADDRESS_IN_USE, "The address belongs to another order."),
+    (Rejection.NO_FREE_ADDRESS, "The route's key has no address left that nobody was given."),
     (Rejection.NO_FREE_AMOUNT, "Every amount near this one is reserved on the shared address."),
     (Rejection.TOO_MANY_CLAIMS, "The order has as many claimed transactions as it may have."),
     (Rejection.ORDER_ENDED, "The order has ended."),

@@ -5,9 +5,25 @@ Topics `watchlist.<family>` (compacted, keyed by address) and `requests.<chain>`
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from schemas.caip import AssetId, ChainId
 from schemas.facts import FoundBy
-from schemas.values import Height, Instant, Message, ShortText
+from schemas.values import Height, Instant, Message, Reference, ShortText
+
+
+class DerivedFrom(Message, frozen=True):
+    """How an address was made, and for whom: 0/`index` of an extended public key.
+
+    `key` names the key without giving it away: who has the key sees every address of the shop. The
+    log keeps this for a database that was restored from a backup.
+    """
+
+    key: ShortText
+    index: Annotated[int, Meta(ge=0, lt=2**31)]
+    order: Reference
 
 
 class WatchAddress(Message, frozen=True):
@@ -16,6 +32,7 @@ class WatchAddress(Message, frozen=True):
     family: ShortText
     address: ShortText
     since: Instant
+    derived: DerivedFrom | None = None
 
 
 class LookUpTransaction(Message, frozen=True):

@@ -15,6 +15,7 @@ from typing import Final
 from chains import registry
 from chains.addresses import Address, AddressError
 from chains.catalog import Asset, AssetClass, Catalogue, CatalogueError, ChainEntry
+from chains.extended_keys import Derivation, ExtendedKeyError
 from reconciler.config.tables import Chain, Derived, RouteTable, Shared, Tier
 from reconciler.config.tables import Tolerance as ToleranceTable
 from reconciler.kernel.percents import PPM, format_percent, is_percent, parse_percent_ppm
@@ -91,16 +92,13 @@ def make_route(
     asset = _asset(table.asset, catalogue)
     if asset.chain not in chains:
         raise RouteRefused("asset", f'its chain has no table [chains."{asset.chain}"]')
-    if isinstance(table.deposit, Derived):
-        raise RouteRefused(
-            "deposit.mode", "derived addresses come later; use 'given' or 'shared' for now"
-        )
+    derived = table.deposit if isinstance(table.deposit, Derived) else None
     shared = table.deposit if isinstance(table.deposit, Shared) else None
     return Route(
         name=table.name,
         chain=asset.chain,
         asset=asset.name_id,
-        mode="shared" if shared else "given",
+        mode="derived" if derived else "shared" if shared else "given",
         policy=_policy(
             table,
             asset,
@@ -109,6 +107,8 @@ def make_route(
             second_look_s=second_look_s if _tells_balances(asset, chains) else 0,
         ),
         minimum=_minimum(table.minimum, asset, shared),
+        derivation=_derivation(derived, asset) if derived else None,
+        first_index=derived.first_index if derived else 0,
         shared_address=_shared_address(shared, asset, read_address) if shared else None,
         step=_step(shared, asset) if shared else None,
         steps_max=shared.steps_max if shared else 0,
@@ -340,6 +340,13 @@ def _minimum(text: str | None, asset: Asset, shared: Shared | None) -> BaseUnits
         most = format_decimal_amount(asset.amount_max_base_units, asset.decimals)
         raise RouteRefused("minimum", f"expected {least} to {most} {asset.symbol}, found {text!r}")
     return minimum
+
+
+def _derivation(deposit: Derived, asset: Asset) -> Derivation:
+    try:
+        return registry.read_derivation(asset.chain, deposit.xpub.reveal(), deposit.script)
+    except (ExtendedKeyError, CatalogueError) as error:
+        raise RouteRefused("deposit.xpub", str(error)) from None
 
 
 def _shared_address(deposit: Shared, asset: Asset, read_address: AddressReader) -> str:

@@ -162,9 +162,14 @@ class Chain(Table, frozen=True):
 
 
 class Derived(Table, frozen=True, tag="derived", tag_field="mode"):
-    """One address an order, from an extended public key."""
+    """One address an order, from an extended public key. `script` where its prefix does not say it.
+
+    `first_index`: the least index that is given out; wallets count addresses from 0.
+    """
 
     xpub: Secret
+    script: Literal["p2pkh", "p2sh-p2wpkh", "p2wpkh", "p2tr"] | None = None
+    first_index: Annotated[int, Meta(ge=0, lt=2**31)] = 0
 
 
 class Given(Table, frozen=True, tag="given", tag_field="mode"):

@@ -144,7 +144,7 @@ def second_look_until(facts: OrderFacts, sums: Sums, end: datetime) -> datetime:
     A comparison counts that was made after the end: what came before it is then explained.
     """
     looked = was_looked_at(facts.looked_until, end)
-    if looked or sums.counted or facts.terms.mode != "given":
+    if looked or sums.counted or facts.terms.mode == "shared":
         return end
     return end + timedelta(seconds=facts.terms.policy.second_look_s)
 

@@ -25,7 +25,7 @@ class Terms(Message, frozen=True):
     reference: OrderReference
     purchase: str | None
     route: str
-    mode: Literal["given", "shared"]
+    mode: Literal["derived", "given", "shared"]
     chain: ChainName
     asset: AssetName
     address: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
+from chains.extended_keys import Derivation
 from schemas.amounts import BaseUnits
 from schemas.caip import AssetName, ChainName
 from schemas.values import Message
@@ -84,6 +85,7 @@ class RoutePolicy(Message, frozen=True):
 class Route(Message, frozen=True):
     """A way to pay that the shop offers.
 
+    `derivation` only in mode `derived`; `first_index` is the least index that it gives out.
     `shared_address` (display form) and `step` only in mode `shared`; `steps_max` is N of
     "due rounded up plus 1…N steps", and all of that is never more than the share `more_ppm` of the due
     amount. `minimum` is the least amount an order may ask for.
@@ -92,9 +94,11 @@ class Route(Message, frozen=True):
     name: str
     chain: ChainName
     asset: AssetName
-    mode: Literal["given", "shared"]
+    mode: Literal["derived", "given", "shared"]
     policy: RoutePolicy
     minimum: BaseUnits
+    derivation: Derivation | None = None
+    first_index: int = 0
     shared_address: str | None = None
     step: BaseUnits | None = None
     steps_max: int = 999

@@ -22,6 +22,7 @@ from reconciler.services.cancel_order import cancel_order
 from reconciler.services.claim_payment import claim_payment
 from reconciler.services.context import ServiceContext
 from reconciler.services.decide import decide, load_for_decision
+from reconciler.services.derive_address import name_of_lock
 from reconciler.services.incoming import Incoming, read_record
 from reconciler.services.ledger import AddressKey, Ledger, Paired
 from reconciler.services.place_order import place_order
@@ -33,7 +34,7 @@ from reconciler.storage import positions, reads, writes
 from reconciler.storage.rows import CommandRow, ParkedRow
 from reconciler.storage.unit_of_work import Store, Work
 from reconciler.stream.promise import Batch, Lane, Record
-from reconciler.stream.topics import ORDERS
+from reconciler.stream.topics import ORDERS, transfers_topic
 from schemas.caip import family_of
 from schemas.codec import COMMAND_KINDS, encode
 from schemas.codes import Rejection
@@ -161,6 +162,8 @@ class _Run:
         names |= {f"order/{reference}" for reference in references}
         purchases = {row.purchase for row in known} | {m.purchase for m in places}
         names |= {f"purchase/{purchase}" for purchase in purchases if purchase is not None}
+        routes = [route for m in places if (route := context.routes.get(m.route)) is not None]
+        names |= {name_of_lock(r.derivation.key.name) for r in routes if r.derivation is not None}
         addresses = [key for m in places if (key := _address_of_place(context, m)) is not None]
         names |= {f"address/{family}/{key}" for family, key in addresses}
         await work.lock_names(names)
@@ -312,7 +315,14 @@ def _address_of_place(context: ServiceContext, command: PlaceOrder) -> AddressKe
 
 
 def _lanes_of_place(context: ServiceContext, command: PlaceOrder) -> set[str]:
-    """Name the lane that an order to be placed will be judged by, if it can be told."""
+    """Name the lanes by one of which an order to be placed will be judged, if it can be told.
+
+    A derived address is only found behind later locks: any lane of its chain may be its own.
+    """
+    route = context.routes.get(command.route)
+    if route is not None and route.mode == "derived":
+        topic = transfers_topic(route.chain)
+        return {Lane(topic, number).name for number in range(context.lanes[route.chain])}
     address = _address_of_place(context, command)
     if address is None:
         return set()

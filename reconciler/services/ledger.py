@@ -134,6 +134,7 @@ class Ledger:
         self._line: dict[tuple[str, int], str | None] = {}
         self._purchases: dict[str, set[str]] = {}
         self.reservations: list[rows.ReservationRow] = []
+        self._next_indexes: dict[str, int] = {}
         self.claims_seen: list[rows.ClaimRow] = []
         self._of_tx: dict[tuple[str, str], set[str]] = {}
         self._shares: dict[str, list[rows.ShareRow]] = {}
@@ -255,6 +256,15 @@ class Ledger:
         await self.load_orders(row.reference for row in rows_found)
         self._purchases.setdefault(purchase, set()).update(row.reference for row in rows_found)
         return [self.orders[name] for name in sorted(self._purchases[purchase])]
+
+    async def next_index(self, key: str) -> int:
+        """Give the least index of an extended public key above all that were given out.
+
+        The key's name is locked: see `reconciler.services.derive_address`.
+        """
+        if key not in self._next_indexes:
+            self._next_indexes[key] = await reads.next_index(self.work, key)
+        return self._next_indexes[key]
 
     async def _find_siblings(self, found: dict[str, rows.OrderRow]) -> None:
         """Add every order that pays for the same thing as one of these."""
@@ -424,6 +434,11 @@ class Ledger:
             owners.append(share)
         self._of_order.setdefault(share.order_ref, set()).add(share.transfer)
 
+    def add_derivation(self, row: rows.DerivationRow) -> None:
+        """Note that an index is given out."""
+        self._next_indexes[row.key] = max(self._next_indexes.get(row.key, 0), row.index + 1)
+        self.add_new("derivations", row)
+
     def add_new(self, table: str, row: Any) -> None:
         """Append a row that is only ever written once."""
         self.new_rows.setdefault(table, []).append(row)
@@ -440,8 +455,12 @@ class Ledger:
         recorded_at: datetime,
         subject: str | None = None,
         sequence: int | None = None,
+        with_key: str | None = None,
     ) -> bytes:
-        """Put a message into the outbox, with what it tells of; gives its bytes."""
+        """Put a message into the outbox, with what it tells of; gives its bytes.
+
+        `with_key`: it leaves in its turn with messages of this key, by the same relay.
+        """
         name = kind_name(message)
         envelope = Envelope(
             id=event_id, type=name, time=recorded_at, subject=subject, sequence=sequence
@@ -455,6 +474,7 @@ class Ledger:
             value=value,
             event_id=event_id,
             recorded_at=recorded_at,
+            with_key=None if with_key is None else with_key.encode(),
         )
         return value
 
@@ -468,11 +488,12 @@ class Ledger:
         value: bytes | None,
         event_id: str,
         recorded_at: datetime,
+        with_key: bytes | None = None,
     ) -> None:
         """Put bytes into the outbox as they are."""
         self._outbox.append(
             rows.OutboxRow(
-                shard=partition_of(key, self.context.relay_shards),
+                shard=partition_of(with_key or key, self.context.relay_shards),
                 topic=topic,
                 key=key,
                 type=type_name,

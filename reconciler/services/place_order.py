@@ -20,20 +20,22 @@ from reconciler.matcher.amounts import steps_within
 from reconciler.matcher.match import reservation_since
 from reconciler.model.order import OrderDecisions, Terms
 from reconciler.model.policy import Route
+from reconciler.services.derive_address import Taken, is_shared, take_address
 from reconciler.services.incoming import Incoming, journal_body
 from reconciler.services.judge import catch_up, judge
 from reconciler.services.ledger import Ledger, OrderEntry
 from reconciler.services.refused import RefusedError
 from reconciler.services.state import OrderState, encode_state
 from reconciler.storage import reads, writes
-from reconciler.storage.rows import AddressRow, OrderRow, ReservationRow
+from reconciler.storage.rows import AddressRow, DerivationRow, OrderRow, ReservationRow
 from reconciler.stream.topics import watchlist_topic
 from schemas.amounts import AmountError, BaseUnits, parse_base_units, parse_decimal_amount
 from schemas.caip import Family, family_of
 from schemas.codes import Phase, Rejection
 from schemas.commands import AmendOrder, PlaceOrder
 from schemas.envelope import derived_id
-from schemas.requests import WatchAddress
+from schemas.requests import DerivedFrom, WatchAddress
+from schemas.values import OrderReference
 
 
 async def place_order(ledger: Ledger, item: Incoming, command: PlaceOrder, seq: int) -> OrderEntry:
@@ -46,16 +48,18 @@ async def place_order(ledger: Ledger, item: Incoming, command: PlaceOrder, seq: 
         raise RefusedError(Rejection.REFERENCE_IN_USE, f"Found {command.reference}.")
     check_lines(command.lines, bytes_max=ledger.context.lines_bytes_max)
     decisions = await _by_siblings(ledger, command)
-    address = _address(route, asset, command)
+    address, taken = await _address(ledger, route, asset, command)
     row, news = await _address_row(ledger, route, address, command, item)
     due = asked
     if route.mode == "shared":
         due = await reserve_amount(ledger, item, route, row, asked, command.reference)
     secret = ledger.context.secret
     terms = _terms(secret, item, command, route, asset, row, asked=asked, due=due)
+    if taken and taken.is_new:
+        ledger.add_derivation(taken.row)
     if news:
         ledger.add_address(row)
-        _ask_to_watch(ledger, row, item)
+        _ask_to_watch(ledger, row, item, taken.row if taken else None)
     state = OrderState(terms=terms, decisions=decisions)
     entry = ledger.add_order(_order_row(ledger, terms, row), state)
     await ledger.load_lanes([entry.row.lane])
@@ -147,12 +151,21 @@ def _route(routes: Mapping[str, Route], command: PlaceOrder) -> Route:
     return route
 
 
-def _address(route: Route, asset: Asset, command: PlaceOrder) -> Address:
-    """Read the address that the order will be paid to."""
-    if route.mode == "shared":
-        if command.address is not None:
-            raise RefusedError(Rejection.ADDRESS_NOT_TAKEN)
-        return parse_address(route.chain, route.shared_address or "")
+async def _address(
+    ledger: Ledger, route: Route, asset: Asset, command: PlaceOrder
+) -> tuple[Address, Taken | None]:
+    """Find the address that the order will be paid to; a derived one comes with its index."""
+    if route.mode == "given":
+        return _given_address(route, asset, command), None
+    if command.address is not None:
+        raise RefusedError(Rejection.ADDRESS_NOT_TAKEN)
+    if route.mode == "derived":
+        taken = await take_address(ledger, route, command.reference)
+        return taken.address, taken
+    return parse_address(route.chain, route.shared_address or ""), None
+
+
+def _given_address(route: Route, asset: Asset, command: PlaceOrder) -> Address:
     if command.address is None:
         raise RefusedError(Rejection.ADDRESS_MISSING)
     try:
@@ -171,10 +184,10 @@ async def _address_row(
     await ledger.lock_addresses([(family, address.key)])
     row = ledger.addresses.get((family, address.key))
     if row is not None:
-        if route.mode == "given" or row.owner is not None:
+        if route.mode != "shared" or row.owner is not None:
             raise RefusedError(Rejection.ADDRESS_IN_USE, f"Found {address.display}.")
         return row, False
-    if route.mode == "given" and _is_shared(ledger, family, address):
+    if route.mode == "given" and is_shared(ledger.context, (family, address.key)):
         raise RefusedError(Rejection.ADDRESS_IN_USE, f"Found {address.display}.")
     since = reservation_since(item.recorded_at, route.policy.clock_slack_s)
     return (
@@ -182,20 +195,10 @@ async def _address_row(
             family=family,
             key=address.key,
             display=address.display,
-            owner=command.reference if route.mode == "given" else None,
+            owner=None if route.mode == "shared" else command.reference,
             watched_since=since,
         ),
         True,
-    )
-
-
-def _is_shared(ledger: Ledger, family: str, address: Address) -> bool:
-    """Tell whether a route shares this address, though no order has used it yet."""
-    return any(
-        route.shared_address is not None
-        and family_of(route.chain) == family
-        and parse_address(route.chain, route.shared_address).key == address.key
-        for route in ledger.context.routes.values()
     )
 
 
@@ -346,8 +349,18 @@ def _order_row(ledger: Ledger, terms: Terms, address: AddressRow) -> OrderRow:
     )
 
 
-def _ask_to_watch(ledger: Ledger, row: AddressRow, item: Incoming) -> None:
-    message = WatchAddress(family=row.family, address=row.display, since=row.watched_since)
+def _ask_to_watch(
+    ledger: Ledger, row: AddressRow, item: Incoming, derived: DerivationRow | None
+) -> None:
+    """Ask the watchers. A derived address never leaves for the shop before the log has its index."""
+    source = None
+    if derived is not None:
+        source = DerivedFrom(
+            key=derived.key, index=derived.index, order=OrderReference(derived.order_ref)
+        )
+    message = WatchAddress(
+        family=row.family, address=row.display, since=row.watched_since, derived=source
+    )
     ledger.send(
         topic=watchlist_topic(Family(row.family)),
         key=row.key,
@@ -355,4 +368,5 @@ def _ask_to_watch(ledger: Ledger, row: AddressRow, item: Incoming) -> None:
         event_id=derived_id("watch", row.family, row.key),
         recorded_at=item.recorded_at,
         subject=row.key,
+        with_key=None if derived is None else derived.order_ref,
     )

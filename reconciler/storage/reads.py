@@ -302,6 +302,61 @@ async def live_reservations(
     )
 
 
+async def next_index(work: Work, key: str) -> int:
+    """Give the least index above all that were given out of an extended public key."""
+    table = tables.derivations
+    found = await work.connection.execute(
+        select(table.c.index).where(table.c.key == key).order_by(table.c.index.desc()).limit(1)
+    )
+    last = found.scalar_one_or_none()
+    return 0 if last is None else int(last) + 1
+
+
+async def index_of_order(work: Work, key: str, order_ref: str) -> int | None:
+    """Give the index of an extended public key that an order was given, if any; the last one."""
+    table = tables.derivations
+    found = await work.connection.execute(
+        select(table.c.index)
+        .where(table.c.order_ref == order_ref, table.c.key == key)
+        .order_by(table.c.index.desc())
+        .limit(1)
+    )
+    last = found.scalar_one_or_none()
+    return None if last is None else int(last)
+
+
+async def known_indexes(work: Work, key: str, indexes: Iterable[int]) -> set[int]:
+    """Tell which of these indexes of an extended public key are known to be given out."""
+    wanted = sorted(set(indexes))
+    table = tables.derivations
+    found: set[int] = set()
+    for start in range(0, len(wanted), _KEYS_MAX):
+        statement = select(table.c.index).where(
+            table.c.key == key, one_of(work, table.c.index, wanted[start : start + _KEYS_MAX])
+        )
+        found |= {int(row[0]) for row in await work.connection.execute(statement)}
+    return found
+
+
+async def highest_paid_index(work: Work, key: str) -> int | None:
+    """Give the highest index of an extended public key whose order's address money came to."""
+    table, orders, transfers = tables.derivations, tables.orders, tables.transfers
+    found = await work.connection.execute(
+        select(func.max(table.c.index))
+        .join(orders, orders.c.reference == table.c.order_ref)
+        .join(
+            transfers,
+            and_(
+                transfers.c.address_key == orders.c.address_key,
+                transfers.c.family == orders.c.family,
+            ),
+        )
+        .where(table.c.key == key)
+    )
+    last = found.scalar_one_or_none()
+    return None if last is None else int(last)
+
+
 async def reservations_of_amounts(
     work: Work, wanted: Iterable[tuple[str, str, str, Any]]
 ) -> list[rows.ReservationRow]:

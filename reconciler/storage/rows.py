@@ -138,6 +138,14 @@ class ReservationRow(Struct):
     live: bool = True
 
 
+class DerivationRow(Struct):
+    """One address of an extended public key, and the order that it was given to."""
+
+    key: str
+    index: int
+    order_ref: str
+
+
 class TransferRow(Struct):
     """One transfer to an address of ours, as the chain has it now, and whose it is."""
 

@@ -189,6 +189,17 @@ Index(
     sqlite_where=text("live = 1"),
 )
 
+#: Which order was given which address of an extended public key, over all routes and chains: "one
+#: derivation index per extended key". `key` is the key's name and not the key.
+derivations = Table(
+    "derivations",
+    metadata,
+    Column("key", Text, nullable=False),
+    Column("index", BigInteger, nullable=False),
+    Column("order_ref", Text, nullable=False, index=True),
+    PrimaryKeyConstraint("key", "index"),
+)
+
 transfers = Table(
     "transfers",
     metadata,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from chains.addresses import canonical_key
@@ -12,6 +13,7 @@ from reconciler.stream.promise import Lane
 from reconciler.stream.topics import transfers_topic
 from schemas.codes import Attention, ExceptionKind, Phase
 from schemas.commands import Close
+from tests.parts.derived import address_at, context, derived_routes, place
 from tests.parts.world import ETHEREUM, POLYGON, SHARED, USDC, USDT, World
 from tests.parts.worlds import BOTH, open_world
 
@@ -45,6 +47,23 @@ async def test_order_without_money_ends_once_its_balance_was_explained(world: Wo
     await world.mine(1)
     assert await world.kinds("o-1") == ["awaiting", "expired"]
     assert await world.open_exceptions() == {}
+
+
+async def test_a_derived_address_is_an_own_one_and_its_balance_is_explained_first(
+    world: World,
+) -> None:
+    rules = world.context.routes["own"].policy
+    route = msgspec.structs.replace(derived_routes()["ethereum"], policy=rules)
+    world.context = context(world, ethereum=route)
+    await world.commands(place(1))
+    to = address_at(0)
+    await world.facts(world.ethereum.covered(to))
+    await first_sight(world, to, 7)
+    await world.pass_time(HOUR)
+    assert await world.kinds("o-1") == ["awaiting"]
+    await world.facts(world.ethereum.balance(to, 7))
+    await world.mine(1)
+    assert await world.kinds("o-1") == ["awaiting", "expired"]
 
 
 async def test_order_without_money_ends_by_itself_when_nobody_looks(world: World) -> None:

@@ -24,6 +24,7 @@ from schemas.amounts import BaseUnits
 from schemas.codes import ClaimEnd, ExceptionKind, Phase
 from schemas.commands import CancelOrder, ClaimPaid, Close, Decide, PlaceOrder
 from schemas.values import TransferName
+from tests.parts import derived
 from tests.parts.world import ETHEREUM, START, World, address
 from tests.parts.worlds import open_world
 
@@ -167,6 +168,9 @@ CONSTRAINTS = {
     "one use of an idempotency key": (
         "INSERT INTO commands (key, digest, reference, applied_at)"
         " VALUES ('k', {bytes}, 'o', {time})"
+    ),
+    "one use of an index": (
+        "INSERT INTO derivations (key, \"index\", order_ref) VALUES ('k', 0, 'o')"
     ),
     "one owner of an address": (
         "INSERT INTO addresses (family, key, display, covered, noted, watched_since, journal_hash)"
@@ -521,4 +525,75 @@ async def test_closing_a_difference_holds_its_order_before_it_is_numbered(
         statement = select(journal.c.seq).where(journal.c.chain_key == "order/o-1")
         seqs = (await connection.execute(statement.order_by(journal.c.id))).scalars().all()
     assert list(seqs) == sorted(seqs)
+    await world.close()
+
+
+# Derived addresses
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+async def test_many_orders_at_once_over_routes_of_one_key_never_share_an_index(
+    database: str, lanes: int
+) -> None:
+    world = await open_world(database)
+    world.context = derived.context(world, ethereum_lanes=lanes)
+    routes = ("ethereum", "bitcoin", "polygon", "bitcoin")  # what is in use on one says nothing
+
+    async def take_lane(number: int) -> None:
+        for start in range(0, 40, 8):
+            numbers = range(100 * number + start, 100 * number + start + 8)
+            places = [derived.place(n, routes[number]) for n in numbers]
+            await command(world, partition(number), *places)
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        for number in range(4):
+            tasks.create_task(take_lane(number))
+    given = await derived.handed_out(world)
+    assert sorted(given.values()) == list(range(160)), "and none is left out"
+    await world.close()
+
+
+async def test_orders_that_were_placed_at_once_have_the_same_addresses_in_a_replay(
+    database: str,
+) -> None:
+    """Addresses follow the numbers by which everything was applied, whoever came first to the lock."""
+    world = await open_world(database)
+    world.context = derived.context(world)
+    places = [derived.place(n) for n in range(24)]
+    await asyncio.gather(
+        *(command(world, partition(n), *places[n * 6 : n * 6 + 6]) for n in range(4))
+    )
+    async with world.engine.connect() as connection:
+        journal = tables.journal
+        statement = select(journal.c.chain_key, journal.c.seq).where(journal.c.kind == "command")
+        rows = (await connection.execute(statement)).all()
+    order = [key.partition("/")[2] for key, _ in sorted(rows, key=lambda row: row.seq)]
+    given = await derived.handed_out(world)
+    assert [given[reference] for reference in order] == list(range(24))
+    await world.close()
+
+
+async def test_a_derived_order_waits_for_whoever_moves_the_coverage_it_is_judged_by(
+    database: str,
+) -> None:
+    """Its lane is only known with its address: any lane of its chain may be it."""
+    world = await open_world(database)
+    world.context = derived.context(world, ethereum_lanes=4)
+    key = derived.address_at(0).lower()
+    lane = world.context.lane_of(ETHEREUM, key)
+    held, go_on = asyncio.Event(), asyncio.Event()
+
+    async def move_coverage(work: Work) -> None:
+        await work.lock_lanes(exclusive=lane)
+        held.set()
+        await go_on.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(world.store.run(move_coverage))
+        await held.wait()
+        placing = tasks.create_task(command(world, partition(0), derived.place(1)))
+        done, _ = await asyncio.wait({placing}, timeout=0.3)
+        go_on.set()
+    assert not done
+    assert await world.kinds("o-1") == ["awaiting"]
     await world.close()

@@ -2,12 +2,17 @@ from datetime import timedelta
 
 import pytest
 
+from chains.registry import derive_address
+from reconciler.cli import run
 from reconciler.config import SettingsError, load_settings
-from reconciler.config.settings import APPEND_LASTS_MAX
+from reconciler.config.reading import Reader
+from reconciler.config.settings import APPEND_LASTS_MAX, make_settings
 from reconciler.model.policy import FinalityTier
 from reconciler.stream import kafka_writer, sql
 from schemas.amounts import BaseUnits
 from schemas.caip import ChainName
+from tests.parts.derived import KEY
+from tests.parts.service import write_settings
 from tests.parts.settings import (
     CATALOGUE,
     CHAIN,
@@ -18,6 +23,7 @@ from tests.parts.settings import (
     UTXO_CHAIN,
     settings_of,
 )
+from tests.unit.chains.test_extended_keys import SECRETS
 
 
 def refusal(text, tmp_path, environment=None):
@@ -186,6 +192,46 @@ def test_the_intakes_patience_for_an_unsearched_address_stands_in_every_policy(t
     assert settings_of(text, tmp_path).routes()["tusd-one"].policy.not_watched_after_s == 300
 
 
+def test_a_derived_route_has_a_key_and_the_terms_of_an_own_address(tmp_path):
+    text = given(f'deposit = {{ mode = "derived", xpub = "{KEY}", first_index = 9 }}')
+    settings = settings_of(text, tmp_path)
+    route = settings.routes()["tusd-one"]
+    assert (route.mode, route.first_index, route.shared_address) == ("derived", 9, None)
+    assert derive_address(route.derivation, 0).display == SHARED_ADDRESS, "anvil's first account"
+    assert route.policy == settings_of(SETTINGS, tmp_path).routes()["tusd-one"].policy
+    assert KEY not in repr(settings)
+    assert KEY[-20:] not in repr(settings)
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("variable", [False, True])
+def test_a_private_key_in_the_settings_is_refused_and_stands_in_no_output(
+    variable, secret, tmp_path, capsys, caplog
+):
+    """Neither on the screen nor in a log, where it was written and where it came from the environment."""
+    shown = "${SHOP_KEY}" if variable else secret.strip()
+    path = write_settings(
+        tmp_path, text=given(f'deposit = {{ mode = "derived", xpub = "{shown}" }}')
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHOP_KEY", secret)
+        assert run(["doctor", "--config", str(path)]) == 2
+    told = capsys.readouterr()
+    said = told.out + told.err + caplog.text
+    assert "routes[0] (tusd-one).deposit.xpub: this is a private key" in said
+    bare = secret.strip()
+    assert not any(bare[start : start + 10] in said for start in range(0, len(bare) - 10, 5))
+
+
+def test_a_private_key_in_the_place_of_an_address_is_not_repeated(tmp_path):
+    secret = SECRETS[0]
+    text = given(f'deposit = {{ mode = "shared", address = "{secret}", step = "0.01" }}')
+    (tmp_path / "catalogue.toml").write_text(CATALOGUE)
+    with pytest.raises(SettingsError, match="private key") as refused:
+        make_settings(text, reader=Reader({}), beside=tmp_path)
+    assert secret[:12] not in str(refused.value)
+
+
 def test_late_money_may_revive_an_order(tmp_path):
     text = SETTINGS + 'late = "revive within 24h"\n'
     assert settings_of(text, tmp_path).routes()["tusd-one"].policy.late_revive_within_s == 86_400
@@ -217,7 +263,26 @@ IMPOSSIBLE = [
         ["deposit.adress", "known here are"],
     ),
     ("no such mode", given('deposit = { mode = "shard" }'), ["routes[0].deposit.mode", "shard"]),
-    ("derived", given('deposit = { mode = "derived", xpub = "xpub6C" }'), ["later", "tusd-one"]),
+    (
+        "no extended key",
+        given('deposit = { mode = "derived", xpub = "xpub6C" }'),
+        ["tusd-one", "deposit.xpub", "checksum"],
+    ),
+    (
+        "no such script",
+        given(f'deposit = {{ mode = "derived", xpub = "{KEY}", script = "p2sh" }}'),
+        ["routes[0].deposit.script", "p2sh"],
+    ),
+    (
+        "a script where there is none",
+        given(f'deposit = {{ mode = "derived", xpub = "{KEY}", script = "p2wpkh" }}'),
+        ["tusd-one", "deposit.xpub", "EVM", "p2wpkh"],
+    ),
+    (
+        "an index that is hardened",
+        given(f'deposit = {{ mode = "derived", xpub = "{KEY}", first_index = 2147483648 }}'),
+        ["routes[0].deposit.first_index"],
+    ),
     ("bare span", SETTINGS + 'quote = "60"\n', ["routes[0].quote", "60m", "'60'"]),
     (
         "number as span",

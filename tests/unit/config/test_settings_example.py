@@ -9,6 +9,7 @@ import pytest
 from reconciler.config import SettingsError, load_settings
 from reconciler.config.reading import Reader, settings_paths
 from reconciler.config.tables import SettingsFile
+from tests.parts.derived import KEY
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "settings.example.toml"
 ENVIRONMENT = {
@@ -16,10 +17,11 @@ ENVIRONMENT = {
     "NODE_A_KEY": "hunter2",
     "RECONCILER_HASHING_KEY": "hunter2" * 5,
     "RECONCILER_SEALING_KEY": "5ea1" * 16,
+    "ETH_XPUB": KEY,
 }
 
-#: `derived` is refused for now; the example shows only what works.
-NOT_YET = {"routes[].deposit.xpub"}
+#: Only Bitcoin-like chains have scripts, and none of them can be watched yet.
+NOT_YET = {"routes[].deposit.script"}
 
 
 def paths_in(value, path=""):
@@ -59,9 +61,11 @@ def test_every_setting_has_a_sentence_above_it():
 
 def test_the_example_loads():
     settings = load_settings(EXAMPLE, ENVIRONMENT)
-    assert set(settings.routes()) == {"usdt-ethereum", "usdc-ethereum"}
+    assert set(settings.routes()) == {"usdt-ethereum", "usdc-ethereum", "ether"}
     assert settings.routes()["usdc-ethereum"].mode == "shared"
+    assert settings.routes()["ether"].mode == "derived"
     assert "hunter2" not in repr(settings)
+    assert KEY not in repr(settings)
 
 
 def test_a_shared_address_with_a_wrong_checksum_is_refused(tmp_path):
