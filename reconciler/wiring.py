@@ -18,6 +18,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from chains.catalog import CatalogueError
+from chains.child_keys import warm_up
 from chains.errors import NoCheckpoint
 from chains.follow import Follower, FollowSettings
 from chains.http_node import NodeLimits
@@ -37,10 +38,11 @@ from reconciler.observability.metrics import Meters
 from reconciler.observability.stopping import Job
 from reconciler.relay.relay import Relay
 from reconciler.services.context import ServiceContext
-from reconciler.services.start_check import missing_settings
+from reconciler.services.start_check import is_older_than_seals, missing_settings
 from reconciler.storage.asking import DatabaseUnreachable
 from reconciler.storage.engine import make_engine
 from reconciler.storage.schema_version import check_schema
+from reconciler.storage.seal_file import SealFileError
 from reconciler.storage.seals import SealingKey
 from reconciler.storage.unit_of_work import Store
 from reconciler.stream import topics
@@ -110,6 +112,7 @@ async def open_parts(settings: Settings, *, clock: Clock) -> AsyncIterator[Parts
         await _refuse_other_topics(settings, stream)
         store = Store(engine)
         await _refuse_lost_routes(settings, store)
+        await _refuse_lost_addresses(settings, store)
         yield Parts(
             settings=settings,
             store=store,
@@ -135,7 +138,9 @@ def context_of(settings: Settings) -> ServiceContext:
 
 
 def intake_of(parts: Parts) -> Intake:
-    """Make the intake of a process."""
+    """Make the intake of a process. A second passes where routes derive addresses: see `warm_up`."""
+    if any(route.mode == "derived" for route in parts.settings.routes().values()):
+        warm_up()
     table, journal = parts.settings.file.intake, parts.settings.file.journal
     sealing = parts.settings.file.keys.sealing
     return Intake(
@@ -396,3 +401,25 @@ async def _refuse_lost_routes(settings: Settings, store: Store) -> None:
     missing = await missing_settings(store, context_of(settings))
     if missing:
         raise Refusal("; ".join(missing))
+
+
+async def _refuse_lost_addresses(settings: Settings, store: Store) -> None:
+    """Refuse to hand addresses out of a restored database where the log was restored with it.
+
+    Kafka remembers which were handed out (`reconciler.intake.recall`); tables of the same database do
+    not, and only the file of seals shows that they were put back.
+    """
+    derived = [route.name for route in settings.routes().values() if route.mode == "derived"]
+    if settings.file.stream.kind != "sql" or settings.seals is None or not derived:
+        return
+    try:
+        if not await is_older_than_seals(store, settings.seals):
+            return
+    except SealFileError as error:
+        raise Refusal(f"journal.seals: {error}") from None
+    raise Refusal(
+        f"{settings.seals} ends with a seal that the database does not have: it was restored from a "
+        f"backup, and so was its log, so that addresses of {', '.join(derived)} would be handed out "
+        "again. Set deposit.first_index of these routes above every index that was handed out since, "
+        "keep the file elsewhere, and start again"
+    )

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from chains.heed import heed_cancellation
+from reconciler.intake.recall import recall
 from reconciler.kernel.clock import Clock
 from reconciler.observability import metrics
 from reconciler.observability.health import Movement, Verdict
@@ -122,6 +123,8 @@ class LaneWorker:
 
     async def _seek(self) -> None:
         tools, lane = self._tools, self._reader.lane
+        if lane.topic == ORDERS:
+            await recall(tools.store, tools.context, tools.stream)
         self._held = await tools.store.read(lambda work: positions.position(work, lane.name))
         await self._reader.seek(self._held)
         await self._refuse_another_log()

@@ -62,15 +62,20 @@ def append_seals(path: Path, seals: Sequence[SealRow]) -> None:
 
 def last_published(path: Path) -> int:
     """Give the number of the file's last seal, 0 for a file that is empty or not there."""
+    last = last_line(path)
+    return 0 if last is None else last.number
+
+
+def last_line(path: Path) -> SealLine | None:
+    """Give the file's last seal; None for a file that is empty or not there."""
     try:
         with path.open("rb") as file:
-            lines = list(_lines_from_the_end(file))
+            return next(_lines_from_the_end(file), None)
     except FileNotFoundError:
-        return 0
+        return None
     except OSError as error:
         message = f"{path}: {error.strerror}"
         raise SealFileError(message) from error
-    return lines[0].number if lines else 0
 
 
 def published_seals(path: Path) -> Iterator[SealLine]:

@@ -158,6 +158,13 @@ async def seals_after(work: Work, number: int, *, limit: int) -> Sequence[SealRo
     return await fetch(work, SealRow, statement)
 
 
+async def has_seal(work: Work, number: int, hash_hex: str) -> bool:
+    """Tell whether the database has a seal, and has it as it was made."""
+    table = tables.seals
+    found = await work.connection.execute(select(table.c.hash).where(table.c.number == number))
+    return any(bytes(row[0]).hex() == hash_hex for row in found)
+
+
 async def all_seals(work: Work) -> AsyncIterator[SealRow]:
     """Give every seal, oldest first."""
     number = 0

@@ -36,13 +36,15 @@ from reconciler.stream.topics import (
     transfers_topic,
     watchlist_topic,
 )
-from schemas.caip import Family
+from schemas.caip import Family, family_of
 from schemas.codec import decode_as
 from schemas.commands import PlaceOrder
 from schemas.events import PaymentEvent
 from schemas.values import Message
+from tests.parts import derived
 from tests.parts.memory_stream import MemoryGroup, MemoryLog, MemoryStream, MemoryWriter
-from tests.parts.world import ETHEREUM, POLYGON, World, address
+from tests.parts.world import ETHEREUM, World, address
+from tests.parts.worlds import open_world
 
 
 class Service:
@@ -51,7 +53,9 @@ class Service:
     def __init__(self, world: World) -> None:
         self.world = world
         self.log = MemoryLog(marker_holes=True)
-        self.specs = topic_specs({ETHEREUM: 1, POLYGON: 1}, [Family("eip155")], orders_partitions=1)
+        lanes = world.context.lanes
+        families = {family_of(chain) for chain in lanes}
+        self.specs = topic_specs(lanes, families, orders_partitions=1)
         self.log.create(self.specs)
         self.meters = Meters()
 
@@ -339,3 +343,44 @@ async def test_what_a_dead_successor_had_numbered_leaves_without_waiting_for_mor
 
 async def _is_sent(service: Service) -> bool:
     return not await service.world.store.read(lambda work: outbox.is_waiting(work, 0))
+
+
+async def test_after_a_restore_orders_have_the_addresses_that_were_told_and_new_ones_new_ones(
+    database: str,
+) -> None:
+    """The log's commands are applied again, in another order of their partitions perhaps."""
+    world = await open_world(database)
+    world.context = derived.context(world)
+    service = Service(world)
+
+    async def told(count: int) -> dict[str, str]:
+        async def are_there() -> bool:
+            return len({event.order for event in await service.events()}) == count
+
+        await until(are_there)
+        return {event.order: event.address for event in await service.events()}
+
+    async with running(service.intake(), service.relay()):
+        await service.put(ORDERS, "o", derived.place(1), derived.place(2))
+        await told(2)
+    backup = await derived.dump(world.engine)
+    async with running(service.intake(), service.relay()):
+        await service.put(ORDERS, "o", derived.place(3), derived.place(4, "polygon"))
+        before = await told(4)
+    await derived.restore(world.engine, backup)
+    lane = Lane(ORDERS, 0)
+    records = service.log.records[lane]
+    place_of = {record.value: n for n, record in enumerate(records)}
+    third, fourth = sorted(place_of.values())[-2:]
+    swapped = [
+        msgspec.structs.replace(records[a], offset=records[b].offset)
+        for a, b in ((fourth, third), (third, fourth))
+    ]
+    service.log.records[lane] = [*records[:third], *swapped]
+    async with running(service.intake(), service.relay()):
+        await service.put(ORDERS, "o", derived.place(5))
+        after = await told(5)
+    assert {order: after[order] for order in before} == before
+    assert len(set(after.values())) == 5
+    assert after["o-5"] == derived.address_at(4)
+    await world.close()

@@ -9,12 +9,19 @@ from sqlalchemy import insert
 from reconciler.cli import run
 from reconciler.config import load_settings
 from reconciler.kernel import Refusal, SystemClock
+from reconciler.services.apply_commands import apply_commands
+from reconciler.services.seal_journal import publish_seals, seal_journal
 from reconciler.storage import tables
-from reconciler.stream.promise import TopicsDiffer
-from reconciler.wiring import open_engine, open_parts
+from reconciler.storage.seals import seals_after
+from reconciler.storage.unit_of_work import Store
+from reconciler.stream.promise import Batch, Lane, TopicsDiffer
+from reconciler.stream.topics import ORDERS
+from reconciler.wiring import context_of, open_engine, open_parts
+from tests.parts.derived import KEY, place
 from tests.parts.ports import free_ports
 from tests.parts.service import migrate, write_settings
 from tests.parts.settings import CHAIN, OTHER_CHAIN, SETTINGS
+from tests.parts.world import World
 
 
 async def opened(path):
@@ -146,3 +153,65 @@ def test_a_port_that_is_taken_is_named_with_the_way_out(tmp_path, capsys):
     said = capsys.readouterr().err
     assert f"127.0.0.1:{port}" in said
     assert "--port" in said
+
+
+DERIVED = SETTINGS.replace(
+    'deposit = { mode = "given" }', f'deposit = {{ mode = "derived", xpub = "{KEY}" }}'
+)
+SEALED = '[journal]\nseals = "seals.jsonl"\n'
+
+
+async def seal_another(settings):
+    """Apply something, seal it and let the seal leave, as a running service does."""
+    async with open_engine(settings) as engine:
+        store = Store(engine)
+        number = len(await store.read(lambda work: seals_after(work, 0, limit=99)))
+        order = place(number, "tusd-one")
+        world = World.without_database()
+        lane = Lane(ORDERS, number % 3)
+        batch = Batch(lane=lane, records=[world.record(lane, "k", order)], next_offset=1)
+        await apply_commands(store, context_of(settings), batch, held=None)
+        await seal_journal(store, key=None, now=SystemClock().now())
+        await publish_seals(store, settings.seals)
+
+
+async def test_a_restored_database_hands_no_address_out_where_its_log_was_restored_too(tmp_path):
+    path = write_settings(tmp_path, text=DERIVED, more=SEALED)
+    settings = load_settings(path, {})
+    await migrate(settings)
+    assert await opened(path), "nothing was sealed yet"
+    await seal_another(settings)
+    assert await opened(path)
+    database = tmp_path / "reconciler.db"
+    backup = database.read_bytes()
+    await seal_another(settings)
+    assert await opened(path)
+    database.write_bytes(backup)
+    refusal = r"seals\.jsonl ends .* restored .* tusd-one .* deposit\.first_index"
+    with pytest.raises(Refusal, match=refusal):
+        await opened(path)
+    kept = tmp_path / "seals.jsonl"
+    moved = kept.rename(tmp_path / "seals-before-the-restore.jsonl")
+    assert await opened(path), "somebody has looked"
+    await seal_another(settings)
+    moved.rename(kept)
+    with pytest.raises(Refusal, match=refusal):
+        await opened(path)  # the same number, and another seal
+
+
+async def test_a_restored_database_starts_where_nothing_is_derived(tmp_path):
+    path = write_settings(tmp_path, more=SEALED)
+    settings = load_settings(path, {})
+    await migrate(settings)
+    (tmp_path / "seals.jsonl").write_text(
+        '{"number":7,"hash":"00","signature":"","body":{"number":7}}\n'
+    )
+    assert await opened(path)
+
+
+async def test_a_file_of_seals_that_cannot_be_read_is_named(tmp_path):
+    path = write_settings(tmp_path, text=DERIVED, more=SEALED)
+    await migrate(load_settings(path, {}))
+    (tmp_path / "seals.jsonl").write_text("no seal\n")
+    with pytest.raises(Refusal, match=r"journal\.seals: its last line is no seal"):
+        await opened(path)
