@@ -13,14 +13,20 @@ from msgspec import Struct
 from rich.console import Console
 
 from chains.errors import ChainError
+from chains.extended_keys import Derivation
 from chains.observe import nobody
 from chains.port import Head
+from chains.registry import derive_address, path_of
 from reconciler.commands.common import DEFAULT_CONFIG, DONE, NOT_WELL, ConfigFile, words
 from reconciler.config import Settings, load_settings
 from reconciler.kernel.clock import Clock, SystemClock
 from reconciler.kernel.spans import format_span
+from reconciler.model.policy import Route
+from reconciler.storage import reads
 from reconciler.storage.asking import DatabaseUnreachable, ask_database
+from reconciler.storage.engine import DatabaseError
 from reconciler.storage.schema_version import SchemaDiffers, check_schema, head_revision
+from reconciler.storage.unit_of_work import GaveUpError, Store
 from reconciler.stream.promise import StreamError
 from reconciler.wiring import open_engine, open_stream, source_of
 from schemas.caip import ChainName
@@ -29,6 +35,10 @@ from schemas.caip import ChainName
 TIMEOUT_S: Final = 20.0
 #: Claims are judged by the log's clock and blocks by the chain's; ours only has to be near.
 CLOCK_DIFFERENCE_MAX: Final = timedelta(seconds=5)
+#: As many as a person compares.
+FIRST_ADDRESSES: Final = 3
+#: So many unused addresses a wallet looks ahead. Source: BIP 44, address gap limit.
+GAP_LIMIT: Final = 20
 
 
 class Finding(Struct, frozen=True):
@@ -41,6 +51,8 @@ class Finding(Struct, frozen=True):
 
 async def doctor(*, config: ConfigFile = DEFAULT_CONFIG) -> int:
     """Check settings, database, log, nodes, chain ids and clock, and say each in one line.
+
+    Of routes that derive addresses it shows the first ones, to compare with the wallet.
 
     Changes nothing. Exits with 1 when something is not well, with 2 when the settings are refused.
     """
@@ -66,6 +78,11 @@ async def examine(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     if tables.well or settings.file.stream.kind != "sql":
         async for finding in _log(settings):
             yield finding
+    for route in settings.routes().values():
+        if route.derivation is not None:
+            yield _first_addresses(route, route.derivation)
+            if tables.well:
+                yield await _gap(settings, route, route.derivation)
     for chain in settings.chains():
         async for finding in _nodes(settings, chain, clock):
             yield finding
@@ -109,6 +126,41 @@ async def _log(settings: Settings) -> AsyncIterator[Finding]:
         yield Finding("log", well=False, sentence=f"{difference}; see reconciler migrate")
     if not differences:
         yield Finding("log", well=True, sentence=f"{kind}: all topics are as the settings say")
+
+
+def _first_addresses(route: Route, derivation: Derivation) -> Finding:
+    """Show what the wallet has to show as well, or it would look for the money elsewhere."""
+    shown = (
+        f"0/{index} {derive_address(derivation, index).display}" for index in range(FIRST_ADDRESSES)
+    )
+    sentence = (
+        f"compare with the wallet's first addresses: {', '.join(shown)}; wallets have them below "
+        f"{path_of(derivation)}"
+    )
+    return Finding(f"route {route.name}", well=True, sentence=sentence)
+
+
+async def _gap(settings: Settings, route: Route, derivation: Derivation) -> Finding:
+    """Say how far the wallet would have to look, which none does by itself beyond its gap limit."""
+    key, part = derivation.key.name, f"route {route.name}"
+    try:
+        async with asyncio.timeout(TIMEOUT_S), open_engine(settings) as engine:
+            store = Store(engine)
+            following = await store.read(lambda work: reads.next_index(work, key))
+            paid = await store.read(lambda work: reads.highest_paid_index(work, key))
+    except (DatabaseError, GaveUpError, OSError, TimeoutError) as error:
+        return Finding(part, well=False, sentence=_words(error))
+    if not following:
+        return Finding(part, well=True, sentence="no address of its key was handed out yet")
+    gap = following - 1 - (-1 if paid is None else paid)
+    so_far = "none was paid" if paid is None else f"the highest that was paid is 0/{paid}"
+    sentence = f"the last address of its key is 0/{following - 1}, {so_far}"
+    if gap > GAP_LIMIT:
+        sentence = (
+            f"note: {sentence}: {gap} unpaid ones in a row, and wallets look {GAP_LIMIT} ahead (BIP 44). "
+            "Raise the wallet's gap limit, or it will not show what is paid there next"
+        )
+    return Finding(part, well=True, sentence=sentence)
 
 
 async def _nodes(settings: Settings, chain: ChainName, clock: Clock) -> AsyncIterator[Finding]:
