@@ -139,7 +139,8 @@ def context_of(settings: Settings) -> ServiceContext:
 
 def intake_of(parts: Parts) -> Intake:
     """Make the intake of a process. A second passes where routes derive addresses: see `warm_up`."""
-    if any(route.mode == "derived" for route in parts.settings.routes().values()):
+    context = context_of(parts.settings)
+    if context.derives:
         warm_up()
     table, journal = parts.settings.file.intake, parts.settings.file.journal
     sealing = parts.settings.file.keys.sealing
@@ -153,7 +154,7 @@ def intake_of(parts: Parts) -> Intake:
             sweep_max=table.sweep_max,
         ),
         store=parts.store,
-        context=context_of(parts.settings),
+        context=context,
         stream=parts.stream,
         clock=parts.clock,
         meters=parts.meters,

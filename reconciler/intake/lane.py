@@ -163,7 +163,7 @@ class LaneWorker:
         await self._measure()
 
     def _parts(self, batch: Batch) -> Sequence[Batch]:
-        """Cut a batch that touches a shared address into short ones."""
+        """Cut a batch that touches a shared address, or the counter of a key, into short ones."""
         if batch.next_offset == self._held and not batch.records:
             return ()
         size = self._tools.batch_shared_max
@@ -178,7 +178,7 @@ class LaneWorker:
 
     def _touches_shared(self, batch: Batch) -> bool:
         if batch.lane.topic == ORDERS:
-            return bool(self._tools.shared_keys)
+            return bool(self._tools.shared_keys) or self._tools.context.derives
         return any(record.key in self._tools.shared_keys for record in batch.records)
 
     async def _apply(self, batch: Batch) -> None:

@@ -28,9 +28,10 @@ log = logger("intake")
 async def recall(store: Store, context: ServiceContext, stream: Stream) -> int:
     """Take in every derived address that the log has; gives how many the database did not know.
 
-    Nothing is read where no route derives addresses. **Raises**: `StreamUnavailable`.
+    Nothing is read where no route derives addresses, and else every watchlist: a key counts over all
+    chains, also those on which no route names it any more. **Raises**: `StreamUnavailable`.
     """
-    families = {family_of(r.chain) for r in context.routes.values() if r.mode == "derived"}
+    families = {family_of(chain) for chain in context.lanes} if context.derives else set()
     news = 0
     for family in sorted(families):
         news += await _recall_lane(store, stream, Lane(watchlist_topic(family), 0))

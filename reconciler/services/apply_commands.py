@@ -194,6 +194,7 @@ class _Run:
         for message in messages:
             if isinstance(message, Decide):
                 await load_for_decision(ledger, message.action)
+        await ledger.load_derivations(m.reference for m in places if _derives(ledger.context, m))
         self.waiting = await reads.parked_references(ledger.work, {m.reference for m in places})
         self.seqs = Seqs(ledger.work, len(items))
         for item in items:
@@ -312,6 +313,11 @@ def _address_of_place(context: ServiceContext, command: PlaceOrder) -> AddressKe
     except (AddressError, CatalogueError):
         return None
     return family_of(route.chain), address.key
+
+
+def _derives(context: ServiceContext, command: PlaceOrder) -> bool:
+    route = context.routes.get(command.route)
+    return route is not None and route.mode == "derived"
 
 
 def _lanes_of_place(context: ServiceContext, command: PlaceOrder) -> set[str]:

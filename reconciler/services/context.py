@@ -65,6 +65,11 @@ class ServiceContext:
         """Give the chain of a `transfers.<chain>` topic."""
         return {transfers_topic(chain): chain for chain in self.lanes}
 
+    @cached_property
+    def derives(self) -> bool:
+        """Whether a route derives addresses: some milliseconds each, with the key's lock held."""
+        return any(route.mode == "derived" for route in self.routes.values())
+
     def chains_of(self, family: Family) -> Sequence[ChainName]:
         """List the configured chains of a family."""
         return [chain for chain in sorted(self.lanes) if family_of(chain) == family]

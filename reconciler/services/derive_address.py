@@ -20,7 +20,6 @@ from reconciler.model.policy import Route
 from reconciler.services.context import ServiceContext
 from reconciler.services.ledger import AddressKey, Ledger
 from reconciler.services.refused import RefusedError
-from reconciler.storage import reads
 from reconciler.storage.rows import DerivationRow
 from schemas.caip import family_of
 from schemas.codes import Rejection
@@ -57,7 +56,7 @@ async def take_address(ledger: Ledger, route: Route, reference: str) -> Taken:
     """
     derivation = derivation_of(route)
     key = derivation.key.name
-    again = await reads.index_of_order(ledger.work, key, reference)
+    again = ledger.index_of(key, reference)
     first = max(await ledger.next_index(key), route.first_index)
     fresh = range(first, min(first + PASSED_OVER_MAX, HARDENED))
     for index in fresh if again is None else (again, *fresh):

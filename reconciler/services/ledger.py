@@ -135,6 +135,7 @@ class Ledger:
         self._purchases: dict[str, set[str]] = {}
         self.reservations: list[rows.ReservationRow] = []
         self._next_indexes: dict[str, int] = {}
+        self._indexes: dict[tuple[str, str], int] = {}
         self.claims_seen: list[rows.ClaimRow] = []
         self._of_tx: dict[tuple[str, str], set[str]] = {}
         self._shares: dict[str, list[rows.ShareRow]] = {}
@@ -256,6 +257,15 @@ class Ledger:
         await self.load_orders(row.reference for row in rows_found)
         self._purchases.setdefault(purchase, set()).update(row.reference for row in rows_found)
         return [self.orders[name] for name in sorted(self._purchases[purchase])]
+
+    async def load_derivations(self, references: Iterable[str]) -> None:
+        """Read which indexes orders were given already; before a restore, where they are new."""
+        for row in await reads.derivations_of_orders(self.work, references):
+            self._indexes[row.key, row.order_ref] = row.index
+
+    def index_of(self, key: str, reference: str) -> int | None:
+        """Give the index of an extended public key that an order was given, the last one; loaded before."""
+        return self._indexes.get((key, reference))
 
     async def next_index(self, key: str) -> int:
         """Give the least index of an extended public key above all that were given out.

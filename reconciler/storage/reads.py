@@ -312,17 +312,11 @@ async def next_index(work: Work, key: str) -> int:
     return 0 if last is None else int(last) + 1
 
 
-async def index_of_order(work: Work, key: str, order_ref: str) -> int | None:
-    """Give the index of an extended public key that an order was given, if any; the last one."""
+async def derivations_of_orders(work: Work, references: Iterable[str]) -> list[rows.DerivationRow]:
+    """Read which indexes these orders were given, of any key; rising."""
     table = tables.derivations
-    found = await work.connection.execute(
-        select(table.c.index)
-        .where(table.c.order_ref == order_ref, table.c.key == key)
-        .order_by(table.c.index.desc())
-        .limit(1)
-    )
-    last = found.scalar_one_or_none()
-    return None if last is None else int(last)
+    found = await by_keys(work, rows.DerivationRow, table, table.c.order_ref, references)
+    return sorted(found, key=lambda row: row.index)
 
 
 async def known_indexes(work: Work, key: str, indexes: Iterable[int]) -> set[int]:

@@ -127,8 +127,8 @@ UTXO: Final = {
         "blocks 91722, 91812, 91842 and 91880 are read in order",
     ),
     "B06": Waits(
-        "every placed order's address is on the watchlist and paid at any index",
-        "derived addresses by xpub, whose index jumps and never repeats",
+        "every placed order's address, derived ones too, is on the watchlist and paid at any index",
+        "the same on a UTXO node",
     ),
     "B07": Waits(
         "a taproot address is its witness v1 script, matched in a raw block by its bytes; the wrong checksum "

@@ -18,6 +18,7 @@ from schemas.amounts import AmountError, parse_decimal_amount
 from schemas.codes import Attention, Phase
 from schemas.commands import PlaceOrder
 from schemas.facts import TransferSeen
+from tests.parts import derived
 from tests.parts.whole_way import Way
 from tests.parts.world import ETHEREUM, World, address
 
@@ -139,6 +140,19 @@ async def test_b06_every_address_that_was_handed_out_is_watched_however_far(
     assert (await way.world.last(f"o-{index}")).phase is Phase.CONFIRMED
     others = {e.order for e in await way.world.events() if e.kind.value != "awaiting"}
     assert others == {f"o-{index}"}
+
+
+async def test_b06_derived_addresses_are_watched_behind_the_gap_of_any_wallet(way: Way) -> None:
+    """Each order has the wallet's next address; a wallet that looks 20 ahead would not see the 57th."""
+    way.world.context = derived.context(way.world)
+    await way.world.commands(*(derived.place(n, amount=str(DUE)) for n in range(61)))
+    await way.flow()
+    assert way.ethereum.loop.status().watched == 61
+    way.ethereum.pay(derived.address_at(57), DUE)
+    await way.mine(3)
+    assert (await way.world.last("o-57")).phase is Phase.CONFIRMED
+    others = {e.order for e in await way.world.events() if e.kind.value != "awaiting"}
+    assert others == {"o-57"}
 
 
 # CH-B07

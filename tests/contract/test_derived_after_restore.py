@@ -108,6 +108,21 @@ async def test_no_index_is_given_twice_after_a_restore(shop: Shop) -> None:
     assert (await shop.world.last("o-7")).address == address_at(6, "bitcoin")
 
 
+async def test_an_index_of_a_chain_that_no_route_derives_on_any_more_is_not_given_again(
+    shop: Shop,
+) -> None:
+    backup = await dump(shop.world.engine)
+    await shop.order(place(1, "bitcoin", amount="50000"))
+    await shop.relay()
+    await shop.restored(backup)
+    routes = {k: r for k, r in shop.world.context.routes.items() if k != "bitcoin"}
+    shop.world.context = context(shop.world)
+    shop.world.context.routes = routes
+    assert await shop.recall() == 1
+    await shop.order(place(2))
+    assert (await shop.world.last("o-2")).address == address_at(1)
+
+
 async def test_without_what_the_log_knows_the_index_would_be_given_twice(shop: Shop) -> None:
     """What the test above is about: the database alone cannot know."""
     backup = await dump(shop.world.engine)

@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
+from chains.utxo.networks import BITCOIN
 from reconciler.intake import Intake, IntakeTerms
 from reconciler.kernel.clock import SystemClock
 from reconciler.observability import metrics
 from reconciler.observability.health import Health
 from reconciler.observability.metrics import Meters
 from reconciler.relay import AnotherRelay, Relay
+from reconciler.services.apply_commands import CommandsApplied, apply_commands
 from reconciler.storage import outbox
 from reconciler.storage.rows import OutboxRow
 from reconciler.storage.unit_of_work import Work
@@ -343,6 +346,24 @@ async def test_what_a_dead_successor_had_numbered_leaves_without_waiting_for_mor
 
 async def _is_sent(service: Service) -> bool:
     return not await service.world.store.read(lambda work: outbox.is_waiting(work, 0))
+
+
+async def test_orders_on_derived_addresses_hold_the_keys_lock_a_few_at_a_time(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    async def apply(*arguments: Any, **more: Any) -> CommandsApplied:
+        sizes.append(len(arguments[2].records))
+        return await apply_commands(*arguments, **more)
+
+    monkeypatch.setattr("reconciler.intake.lane.apply_commands", apply)
+    service.world.context = derived.context(service.world)
+    service.log.create(topic_specs(service.world.context.lanes, [Family(BITCOIN.chain)]))
+    await service.put(ORDERS, "o", *(derived.place(n) for n in range(120)))
+    async with running(service.intake(), service.relay()):
+        await until(lambda: _count(service, 120))
+    assert sizes == [50, 50, 20]
 
 
 async def test_after_a_restore_orders_have_the_addresses_that_were_told_and_new_ones_new_ones(
