@@ -106,7 +106,8 @@ def path_of(derivation: Derivation) -> str:
     """
     key = derivation.key
     if key.depth != ACCOUNT_DEPTH or key.child_number < HARDENED:
-        return "m" if key.depth == 0 else f"a key {key.depth} steps below the seed"
+        steps = "1 step" if key.depth == 1 else f"{key.depth} steps"
+        return "m" if key.depth == 0 else f"a key {steps} below the seed"
     network = _network(derivation.chain)
     coin = _EVM_COIN if network is None else _COINS[network.uri_scheme]
     if network is not None and network.test:

@@ -5,6 +5,7 @@ no index is given to two orders, and an order that is placed again gets the addr
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,13 +14,14 @@ from sqlalchemy import select
 from reconciler.intake import recall as recall_module
 from reconciler.intake.recall import recall
 from reconciler.storage import tables
-from reconciler.stream.promise import Lane, Outgoing
+from reconciler.stream.promise import Lane, Outgoing, Stream, TopicSpec, read_all
 from reconciler.stream.topics import topic_specs, watchlist_topic
-from schemas.caip import Family
+from schemas.caip import Family, family_of
 from schemas.commands import PlaceOrder
 from schemas.requests import WatchAddress
 from tests.parts.derived import address_at, context, dump, place, restore, watched
 from tests.parts.memory_stream import MemoryLog, MemoryStream
+from tests.parts.streams import KafkaLog
 from tests.parts.world import ETHEREUM, World, address
 from tests.parts.worlds import open_world
 
@@ -31,18 +33,17 @@ class Shop:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.log = MemoryLog(marker_holes=True)
-        self.make_topics()
         self.left = 0
+        self.make_log()
 
-    def make_topics(self) -> None:
-        context = self.world.context
-        families = [Family("eip155"), *(Family(c) for c in context.lanes if "bip122" in c)]
-        self.log.create(topic_specs(context.lanes, families, orders_partitions=1))
+    def make_log(self) -> None:
+        self.log = MemoryLog(marker_holes=True)
+        self.log.create(self.topics())
+        self.stream: Stream = MemoryStream(self.log)
 
-    @property
-    def stream(self) -> MemoryStream:
-        return MemoryStream(self.log)
+    def topics(self) -> list[TopicSpec]:
+        lanes = self.world.context.lanes
+        return topic_specs(lanes, {family_of(chain) for chain in lanes}, orders_partitions=1)
 
     async def order(self, *commands: PlaceOrder) -> None:
         await self.world.commands(*commands)
@@ -71,7 +72,7 @@ class Shop:
     async def told(self) -> dict[tuple[str, int], set[str]]:
         """To which orders an index was ever given, before and after."""
         found: dict[tuple[str, int], set[str]] = {}
-        for record in self.log.records[WATCHLIST]:
+        for record in await read_all(self.stream, WATCHLIST):
             source = msgspec.json.decode(record.value, type=WatchAddress).derived
             if source is not None:
                 found.setdefault((source.key, source.index), set()).add(source.order)
@@ -106,6 +107,29 @@ async def test_no_index_is_given_twice_after_a_restore(shop: Shop) -> None:
     assert [index for _, index in sorted(orders)] == [0, 1, 2, 4, 5]
     assert (await shop.world.last("o-6")).address == address_at(5)
     assert (await shop.world.last("o-7")).address == address_at(6, "bitcoin")
+
+
+@pytest.mark.kafka
+async def test_kafka_remembers_what_the_database_forgot(
+    shop: Shop, kafka_broker: Any, kafka_prefix: str
+) -> None:
+    kafka = KafkaLog(kafka_broker.bootstrap, kafka_prefix)
+    await kafka.prepare()
+    shop.stream = await kafka.open()
+    await shop.stream.create_topics(shop.topics())
+    await shop.order(place(1))
+    await shop.relay()
+    assert await shop.recall() == 0
+    backup = await dump(shop.world.engine)
+    await shop.order(*(place(n) for n in range(2, 9)))
+    await shop.relay()
+    await shop.restored(backup)
+    assert await shop.recall() == 7
+    assert await shop.recall() == 0
+    await shop.order(place(9), place(4))
+    assert (await shop.world.last("o-9")).address == address_at(8)
+    assert (await shop.world.last("o-4")).address == address_at(3)
+    await kafka.close()
 
 
 async def test_an_index_of_a_chain_that_no_route_derives_on_any_more_is_not_given_again(
@@ -212,8 +236,7 @@ async def test_a_log_that_was_made_again_is_read_from_its_beginning(shop: Shop) 
     await shop.relay()
     await shop.recall()
     backup = await dump(shop.world.engine)
-    shop.log = MemoryLog(marker_holes=True)
-    shop.make_topics()
+    shop.make_log()
     await shop.order(place(3), place(4), place(5), place(6))
     await shop.relay()
     await shop.restored(backup)

@@ -23,7 +23,7 @@ from bip_utils import (
 
 from chains.child_keys import receiving_key
 from chains.extended_keys import HARDENED, read
-from chains.registry import derive_address, parse_address, read_derivation
+from chains.registry import derive_address, parse_address, path_of, read_derivation
 from chains.utxo.networks import (
     BITCOIN,
     BITCOIN_TESTNET3,
@@ -32,7 +32,7 @@ from chains.utxo.networks import (
     LITECOIN_TESTNET,
 )
 from schemas.caip import ChainName
-from tests.unit.chains.test_extended_keys import PUBLIC, under
+from tests.unit.chains.test_extended_keys import PUBLIC, changed, under
 
 ETHEREUM = ChainName("eip155:1")
 POLYGON = ChainName("eip155:137")
@@ -161,6 +161,26 @@ def test_any_key_gives_the_addresses_of_another_library(chain, version, script, 
 def test_the_peers_of_litecoin_write_scripts_as_litecoin_does_now():
     """Else the comparison above would hold for addresses that nobody shows."""
     assert CoinsConf.LitecoinMainNet.ParamByKey("p2sh_std_net_ver") == b"\x32"
+
+
+@pytest.mark.parametrize(
+    ("chain", "key", "script", "path"),
+    [
+        (BITCOIN.chain, XPUB, None, "m/44'/0'/0'"),
+        (BITCOIN.chain, YPUB, None, "m/49'/0'/0'"),
+        (BITCOIN.chain, ZPUB, None, "m/84'/0'/0'"),
+        (BITCOIN.chain, XPUB_86, "p2tr", "m/86'/0'/0'"),
+        (BITCOIN_TESTNET3.chain, UPUB, None, "m/49'/1'/0'"),
+        (LITECOIN.chain, ZPUB, "p2wpkh", "m/84'/2'/0'"),
+        (DOGECOIN.chain, under(PUBLIC["dgub"], XPUB), None, "m/44'/3'/0'"),
+        (POLYGON, XPUB_60, None, "m/44'/60'/0'"),
+        (BITCOIN.chain, changed(4, b"\0" * 9, XPUB), None, "m"),
+        (BITCOIN.chain, changed(4, b"\1", ZPUB), None, "a key 1 step below the seed"),
+        (BITCOIN.chain, changed(9, b"\0\0\0\0", XPUB), None, "a key 3 steps below the seed"),
+    ],
+)
+def test_the_path_is_where_wallets_keep_such_a_key(chain, key, script, path):
+    assert path_of(read_derivation(chain, key, script)) == path
 
 
 @pytest.mark.parametrize("index", [-1, HARDENED, HARDENED + 1])
