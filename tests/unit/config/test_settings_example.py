@@ -9,7 +9,7 @@ import pytest
 from reconciler.config import SettingsError, load_settings
 from reconciler.config.reading import Reader, settings_paths
 from reconciler.config.tables import SettingsFile
-from tests.parts.derived import KEY
+from tests.parts.derived import KEY, OTHER_KEY
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "settings.example.toml"
 ENVIRONMENT = {
@@ -17,11 +17,10 @@ ENVIRONMENT = {
     "NODE_A_KEY": "hunter2",
     "RECONCILER_HASHING_KEY": "hunter2" * 5,
     "RECONCILER_SEALING_KEY": "5ea1" * 16,
+    "BITCOIND_PASSWORD": "hunter2",
     "ETH_XPUB": KEY,
+    "BTC_XPUB": OTHER_KEY,
 }
-
-#: Only Bitcoin-like chains have scripts, and none of them can be watched yet.
-NOT_YET = {"routes[].deposit.script"}
 
 
 def paths_in(value, path=""):
@@ -42,7 +41,7 @@ def everything():
 
 
 def test_every_setting_of_the_code_stands_in_the_example_and_no_other():
-    known = set(settings_paths(msgspec.inspect.type_info(SettingsFile))) - NOT_YET
+    known = set(settings_paths(msgspec.inspect.type_info(SettingsFile)))
     shown = set(paths_in(everything())) - {"routes[].deposit.mode"}
     assert shown == known
 
@@ -61,11 +60,13 @@ def test_every_setting_has_a_sentence_above_it():
 
 def test_the_example_loads():
     settings = load_settings(EXAMPLE, ENVIRONMENT)
-    assert set(settings.routes()) == {"usdt-ethereum", "usdc-ethereum", "ether"}
+    assert set(settings.routes()) == {"usdt-ethereum", "usdc-ethereum", "ether", "bitcoin"}
     assert settings.routes()["usdc-ethereum"].mode == "shared"
     assert settings.routes()["ether"].mode == "derived"
     assert "hunter2" not in repr(settings)
+    assert settings.routes()["bitcoin"].derivation.script == "p2wpkh"
     assert KEY not in repr(settings)
+    assert OTHER_KEY not in repr(settings)
 
 
 def test_a_shared_address_with_a_wrong_checksum_is_refused(tmp_path):
