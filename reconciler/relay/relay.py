@@ -163,13 +163,21 @@ class Relay:
             await writer.close()
 
     async def _settle(self, writer: Writer) -> None:
-        """Mark the numbered batches that arrived, and send again those that did not."""
+        """Mark the numbered batches that arrived, and send again those that did not.
+
+        A database that was restored from a backup numbers lower than the log: new batches then begin
+        above, for a number that arrived once would say of another batch that it had left.
+        """
         last = await self._last_arrived()
         for number in await self._store.read(lambda work: outbox.numbered(work, self._shard)):
             if number <= last:
                 await self._mark(number)
             else:
                 await self._send(writer, number)
+        await self._store.run(
+            lambda work: outbox.number_above(work, self._shard, last, epoch=self._epoch),
+            name="number_above",
+        )
 
     async def _last_arrived(self) -> int:
         records = await read_all(self._stream, Lane(RELAY_PROGRESS, 0))

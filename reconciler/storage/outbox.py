@@ -99,6 +99,17 @@ async def is_waiting(work: Work, shard: int) -> bool:
     return found.first() is not None
 
 
+async def number_above(work: Work, shard: int, number: int, *, epoch: int) -> None:
+    """Let no batch of a shard have this number or a lower one from now on.
+
+    **Raises**: `ShardLostError` when the epoch is no longer ours.
+    """
+    await _require_epoch(work, shard, epoch)
+    await work.connection.execute(
+        update(relays).where(relays.c.shard == shard, relays.c.batch < number).values(batch=number)
+    )
+
+
 async def number_batch(work: Work, shard: int, *, epoch: int, limit: int) -> int | None:
     """Give the oldest waiting messages a number; None when nothing waits.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import select
 
 from chains.utxo.networks import BITCOIN
 from reconciler.intake import Intake, IntakeTerms
@@ -19,7 +20,7 @@ from reconciler.observability.health import Health
 from reconciler.observability.metrics import Meters
 from reconciler.relay import AnotherRelay, Relay
 from reconciler.services.apply_commands import CommandsApplied, apply_commands
-from reconciler.storage import outbox
+from reconciler.storage import outbox, tables
 from reconciler.storage.rows import OutboxRow
 from reconciler.storage.unit_of_work import Work
 from reconciler.stream.promise import (
@@ -342,6 +343,48 @@ async def test_what_a_dead_successor_had_numbered_leaves_without_waiting_for_mor
         assert isinstance(old.exception(), AnotherRelay)
     async with running(service.relay()):
         await until(lambda: _is_sent(service))
+
+
+async def test_after_a_restore_no_batch_passes_for_one_that_left_before_it(
+    service: Service,
+) -> None:
+    """The log knows of seven batches; the restored database would call its next one the second."""
+    world, progress = service.world, Lane(RELAY_PROGRESS, 0)
+    async with running(service.intake(), service.relay()):
+        await service.put(ORDERS, "o-1", place(world, "o-1"))
+        await until(lambda: _count(service, 1))
+    writer = service.stream().writer("relay/0")
+    await writer.start()
+    await writer.append([Outgoing(lane=progress, key=b"relay/0", value=b"7", headers=())])
+    relay = service.relay()
+    async with running(relay):
+        await until(lambda: _took(relay))
+        await until(lambda: _numbers_above(service, 7))
+    # It dies between numbering a batch and sending it.
+    async with running(service.intake()):
+        await service.put(ORDERS, "o-2", place(world, "o-2"))
+        await until(lambda: _waits(service))
+
+    async def number(work: Work) -> int | None:
+        epoch = await outbox.take_shard(work, 0)
+        return await outbox.number_batch(work, 0, epoch=epoch, limit=500)
+
+    assert await world.store.run(number) == 8
+    async with running(service.relay()):
+        await until(lambda: _is_sent(service))
+    assert [event.order for event in await service.events()] == ["o-1", "o-2"]
+
+
+async def _numbers_above(service: Service, number: int) -> bool:
+    async def last(work: Work) -> int:
+        found = await work.connection.execute(select(tables.relays.c.batch))
+        return int(found.scalar_one())
+
+    return await service.world.store.read(last) >= number
+
+
+async def _waits(service: Service) -> bool:
+    return await service.world.store.read(lambda work: outbox.is_waiting(work, 0))
 
 
 async def _is_sent(service: Service) -> bool:
