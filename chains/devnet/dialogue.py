@@ -5,26 +5,16 @@ Counts a call, asks the true answer of `methods`, then lets the node's faults an
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from chains.devnet.faults import Answering, AnyFault, Behind, Transport, WrongId
+from chains.devnet.faults import Answering, Behind, Fault, WrongId
 from chains.devnet.lies import colour, spoil
 from chains.devnet.methods import answer
 from chains.devnet.node import DevnetNode
+from chains.devnet.reply import WRONG_ID, Reply, transport_faults, written
 from chains.devnet.rpc_errors import Refusal, RpcError, invalid_params
-
-WRONG_ID: Final = 4_294_967_295
-
-
-class Reply(Struct, frozen=True):
-    """What goes back: the body (None where nothing was asked), its status, and how it is spoilt."""
-
-    body: bytes | None
-    http_status: int = 200
-    transport: AnyFault | None = None
 
 
 def reply_to(node: DevnetNode, content: bytes) -> Reply:
@@ -33,27 +23,21 @@ def reply_to(node: DevnetNode, content: bytes) -> Reply:
     try:
         asked = msgspec.json.decode(content)
     except msgspec.DecodeError:
-        return _written(_error(None, Refusal(code=-32700, message="parse error")), [])
+        return written(_error(None, Refusal(code=-32700, message="parse error")), [])
     if not isinstance(asked, list):
         return _one(node, asked)
     if not asked or len(asked) > node.switches.batch_max:
         message = "empty batch" if not asked else "batch too large"
-        return _written(_error(None, Refusal(code=-32600, message=message)), [])
+        return written(_error(None, Refusal(code=-32600, message=message)), [])
     answers = [_answer(node, call) for call in asked]
     said = [one for one, _status in answers if one is not None]
     status = max(status for _one_answer, status in answers)
-    return _written(said or None, transport_faults(node, asked), http_status=status)
+    return written(said or None, transport_faults(node, asked), http_status=status)
 
 
 def _one(node: DevnetNode, call: Any) -> Reply:
     said, status = _answer(node, call)
-    return _written(said, transport_faults(node, [call]), http_status=status)
-
-
-def transport_faults(node: DevnetNode, calls: list[Any]) -> list[AnyFault]:
-    """Give the connection faults that strike these calls."""
-    methods = [call.get("method", "") for call in calls if isinstance(call, dict)]
-    return [fault for method in methods for fault in node.faults.take(method, Transport)]
+    return written(said, transport_faults(node, [call]), http_status=status)
 
 
 def _answer(node: DevnetNode, call: Any) -> tuple[Any, int]:
@@ -76,7 +60,7 @@ def _answer(node: DevnetNode, call: Any) -> tuple[Any, int]:
     return {"jsonrpc": "2.0", "id": number, "result": result}, 200
 
 
-def _true_answer(node: DevnetNode, method: str, params: list[Any], faults: list[AnyFault]) -> Any:
+def _true_answer(node: DevnetNode, method: str, params: list[Any], faults: list[Fault]) -> Any:
     """Ask the node; or, where a balancer sends this call there, one that lags."""
     for fault in faults:
         if isinstance(fault, Behind):
@@ -89,8 +73,3 @@ def _error(number: Any, refusal: Refusal) -> Any:
     if refusal.data is not None:
         error["data"] = refusal.data
     return {"jsonrpc": "2.0", "id": number, "error": error}
-
-
-def _written(said: Any, faults: list[AnyFault], *, http_status: int = 200) -> Reply:
-    body = None if said is None else msgspec.json.encode(said)
-    return Reply(body, http_status, faults[0] if faults else None)

@@ -158,7 +158,8 @@ class TellTwice(Notice, frozen=True, kw_only=True, tag="tell_twice"):
     """Tell the same again."""
 
 
-AnyFault = (
+#: Faults that any family's node may have.
+SharedFault = (
     HttpStatus
     | Hang
     | CutOff
@@ -167,23 +168,27 @@ AnyFault = (
     | InvalidJson
     | DropSocket
     | Refuse
-    | RefuseRange
     | WrongId
     | Replace
     | Truncate
+    | Behind
+    | SetField
+)
+#: Those of an EVM node.
+AnyFault = (
+    SharedFault
+    | RefuseRange
     | DuplicateLogs
     | ConflictingLogs
     | ForeignLogs
     | RemovedLogs
-    | Behind
-    | SetField
     | Withhold
     | TellTwice
 )
 
 
 class _Armed(Struct):
-    fault: AnyFault
+    fault: Fault
     passed: int = 0
     struck: int = 0
 
@@ -194,7 +199,7 @@ class FaultBook:
     def __init__(self) -> None:
         self._armed: list[_Armed] = []
 
-    def add(self, fault: AnyFault) -> None:
+    def add(self, fault: Fault) -> None:
         """Arm a fault."""
         if len(self._armed) >= FAULTS_MAX:
             message = f"a node has at most {FAULTS_MAX} faults"
@@ -209,7 +214,7 @@ class FaultBook:
         """Tell how often any fault has struck, those that are spent included."""
         return sum(armed.struck for armed in self._armed)
 
-    def take(self, method: str, kind: type[Fault]) -> list[AnyFault]:
+    def take(self, method: str, kind: type[Fault]) -> list[Fault]:
         """Give the faults of a kind that strike this method now, and count them."""
         striking = []
         for armed in self._armed:

@@ -28,7 +28,7 @@ def nonce_key(address: bytes) -> Key:
 class Ledger:
     """What every account has, at any block."""
 
-    def __init__(self, tree: BlockTree) -> None:
+    def __init__(self, tree: BlockTree[Block]) -> None:
         self._tree = tree
         self._given: dict[Key, int] = {}
         self._given_code: dict[bytes, bytes] = {}

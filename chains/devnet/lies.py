@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from chains.devnet.faults import (
-    AnyFault,
     ConflictingLogs,
     DuplicateLogs,
+    Fault,
     ForeignLogs,
     Refuse,
     RefuseRange,
@@ -28,21 +28,17 @@ Row = dict[str, Any]
 WRONG_ROOT = data(word(0xBAD))
 
 
-def spoil(result: Any, faults: Sequence[AnyFault]) -> Any:
+def spoil(result: Any, faults: Sequence[Fault]) -> Any:
     """Apply the faults that strike one call. **Raises**: `RpcError` where one is an error."""
     for fault in faults:
         result = _spoil(result, fault)
     return result
 
 
-def _spoil(result: Any, fault: AnyFault) -> Any:
+def _spoil(result: Any, fault: Fault) -> Any:
     match fault:
         case Refuse() | RefuseRange():
             raise RpcError(fault.refusal())
-        case Replace():
-            return fault.result
-        case Truncate():
-            return result[: fault.keep] if isinstance(result, list) else result
         case DuplicateLogs():
             return _with_logs(result, lambda logs: [one for log in logs for one in (log, log)])
         case ConflictingLogs():
@@ -52,6 +48,17 @@ def _spoil(result: Any, fault: AnyFault) -> Any:
             return _with_logs(result, lambda logs: [*logs, *(log | foreign for log in logs)])
         case RemovedLogs():
             return _with_logs(result, lambda logs: [log | {"removed": True} for log in logs])
+        case _:
+            return spoil_plainly(result, fault)
+
+
+def spoil_plainly(result: Any, fault: Fault) -> Any:
+    """Apply a fault that is the same for every family."""
+    match fault:
+        case Replace():
+            return fault.result
+        case Truncate():
+            return result[: fault.keep] if isinstance(result, list) else result
         case SetField():
             return _with_field(result, fault.field, fault.value)
         case _:

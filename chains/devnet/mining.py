@@ -42,7 +42,7 @@ class MinedChain:
     def __init__(self, seed: Seed, rules: Rules) -> None:
         self.world = World(seed, rules)
         self.mempool = Mempool()
-        self.listeners: list[Callable[[Change], None]] = []
+        self.listeners: list[Callable[[Change[Block]], None]] = []
         self.mempool_listeners: list[Callable[[Transaction], None]] = []
         self._bridged: list[Transaction] = []
         self._dropped: set[bytes] = set()
@@ -232,7 +232,7 @@ class MinedChain:
         for listener in list(self.listeners):
             listener(change)
 
-    def _take_back(self, change: Change) -> None:
+    def _take_back(self, change: Change[Block]) -> None:
         for block in reversed(change.removed):
             for one in block.executed:
                 tx = one.transaction

@@ -9,7 +9,6 @@ import asyncio
 
 from aiohttp import web
 
-from chains.devnet.dialogue import Reply
 from chains.devnet.faults import (
     CutOff,
     DropSocket,
@@ -19,6 +18,7 @@ from chains.devnet.faults import (
     InvalidJson,
     SlowBody,
 )
+from chains.devnet.reply import Reply
 
 _JSON = "application/json"
 _CHUNK = b"0" * 65_536

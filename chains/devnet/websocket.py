@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import WSMsgType, web
 
+from chains.devnet.blocks import Block
 from chains.devnet.dialogue import reply_to
 from chains.devnet.faults import Hang
 from chains.devnet.node import DevnetNode
@@ -95,7 +96,7 @@ class Socket:
             answered["error"] = {"code": error.refusal.code, "message": error.refusal.message}
         return msgspec.json.encode(answered)
 
-    def _on_change(self, _change: Change) -> None:
+    def _on_change(self, _change: Change[Block]) -> None:
         for notice in self._subscriptions.on_change():
             self._put(notice)
 
