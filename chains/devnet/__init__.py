@@ -1,7 +1,9 @@
-"""A scripted EVM chain that speaks a node's JSON-RPC, and tells every lie on demand.
+"""Scripted chains that speak a node's JSON-RPC, and tell every lie on demand.
 
-Stands where a node stands: `chains.evm` reads it over HTTP and websocket. There is no EVM; a script
-says what each transaction does, and hashes, roots, blooms, receipts, logs and traces follow from it.
+Stands where a node stands: `chains.evm` reads it over HTTP and websocket, `chains.utxo` reads
+`chains.devnet.utxo`, which has words of its own. There is no EVM; a script says what each transaction
+does, and hashes, roots, blooms, receipts, logs and traces follow from it. The server, the tree of blocks,
+what a node is like and the faults of connections are the same for both.
 
 In this process::
 
@@ -43,6 +45,7 @@ from chains.devnet.calls import Call, How, Payment, RawLog, Step, TokenMove
 from chains.devnet.chain import DevnetChain
 from chains.devnet.devnet import Devnet
 from chains.devnet.mining import MinedBlock
+from chains.devnet.utxo import Pay, Spend, UtxoChain
 
 __all__ = [
     "Call",
@@ -50,8 +53,11 @@ __all__ = [
     "DevnetChain",
     "How",
     "MinedBlock",
+    "Pay",
     "Payment",
     "RawLog",
+    "Spend",
     "Step",
     "TokenMove",
+    "UtxoChain",
 ]

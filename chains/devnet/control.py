@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, Final, get_type_hints
 
@@ -18,6 +19,10 @@ from chains.devnet.chain import DevnetChain
 from chains.devnet.faults import AnyFault
 from chains.devnet.hexadecimal import ScriptError
 from chains.devnet.node import DevnetNode
+from chains.devnet.served import AnyNode
+from chains.devnet.utxo.chain import UtxoChain
+from chains.devnet.utxo.faults import AnyUtxoFault
+from chains.devnet.utxo.node import UtxoNode
 
 CHAIN_VERBS: Final = frozenset(
     {
@@ -44,14 +49,37 @@ CHAIN_VERBS: Final = frozenset(
         "transfer_from",
     }
 )
+UTXO_CHAIN_VERBS: Final = frozenset(
+    {
+        "announce",
+        "block",
+        "depth",
+        "evict",
+        "flip_back",
+        "mine",
+        "mine_aside",
+        "new_address",
+        "outpoints",
+        "pay_coin",
+        "pay_many",
+        "raw",
+        "reorganise",
+        "replace",
+        "rewind",
+        "waiting",
+    }
+)
 NODE_VERBS: Final = frozenset({"set", "fault", "clear_faults", "status"})
+#: What happens to one UTXO node's mempool. A chain's verb of the same name is for everybody, and so these
+#: have names of their own.
+UTXO_NODE_VERBS: Final = {"node_hear": "hear", "node_evict": "evict", "restart": "restart"}
 
 
 class Command(Struct, frozen=True, forbid_unknown_fields=True):
     """One command. `with` is written `with_` here, since Python reserves the word."""
 
     do: str
-    chain: int
+    chain: int | str
     node: str = "a"
     with_: dict[str, Any] = msgspec.field(default_factory=dict, name="with")
 
@@ -68,14 +96,28 @@ def obey(chain: DevnetChain, node: DevnetNode, command: Command) -> Any:
     """Carry out a command and give its result. **Raises**: `ScriptError` saying what is wrong."""
     if command.do in CHAIN_VERBS:
         return call_verb(getattr(chain, command.do), command.with_)
+    return _obey_node(node, command, AnyFault, CHAIN_VERBS)
+
+
+def obey_utxo(chain: UtxoChain, node: UtxoNode, command: Command) -> Any:
+    """Carry out a command to a UTXO chain. **Raises**: `ScriptError` saying what is wrong."""
+    if command.do in UTXO_CHAIN_VERBS:
+        return call_verb(getattr(chain, command.do), command.with_)
+    if command.do in UTXO_NODE_VERBS:
+        return call_verb(getattr(node, UTXO_NODE_VERBS[command.do]), command.with_)
+    known = UTXO_CHAIN_VERBS | UTXO_NODE_VERBS.keys()
+    return _obey_node(node, command, AnyUtxoFault, known)
+
+
+def _obey_node(node: AnyNode, command: Command, faults: Any, verbs: AbstractSet[str]) -> Any:
     if command.do not in NODE_VERBS:
-        known = ", ".join(sorted(CHAIN_VERBS | NODE_VERBS))
+        known = ", ".join(sorted(verbs | NODE_VERBS))
         message = f"unknown command {command.do!r}; known are {known}"
         raise ScriptError(message)
     if command.do == "set":
         node.set(**command.with_)
     elif command.do == "fault":
-        node.faults.add(_converted(command.with_, AnyFault, "fault"))
+        node.faults.add(_converted(command.with_, faults, "fault"))
     elif command.do == "clear_faults":
         node.faults.clear()
     return NodeStatus(
@@ -98,7 +140,7 @@ def call_verb(verb: Callable[..., Any], given: dict[str, Any]) -> Any:
         raise ScriptError(message) from error
     result = verb(**converted)
     # an amount may be longer than a JSON number is exact
-    return str(result) if isinstance(result, int) else result
+    return str(result) if isinstance(result, int) and not isinstance(result, bool) else result
 
 
 @lru_cache(maxsize=64)
