@@ -11,7 +11,7 @@ import pytest
 
 from chains.devnet import Devnet
 from chains.devnet.faults import CutOff, DropSocket, HttpStatus, InvalidJson, SlowBody
-from tests.parts.utxo_devnet import DevnetUtxoScript, UtxoLeg
+from tests.parts.utxo_devnet import DevnetUtxoScript
 
 COUNT = {"jsonrpc": "1.0", "id": 1, "method": "getblockcount", "params": []}
 
@@ -150,12 +150,12 @@ async def test_impossible_command_is_refused_by_name(devnet: Devnet, http, said:
 async def test_script_of_the_suite_tells_its_story(devnet: Devnet):
     script = DevnetUtxoScript(devnet)
     ours = [script.new_address() for _ in range(2)]
-    tx = script.pay_many([UtxoLeg(ours[0], 5), UtxoLeg(ours[1], 6)])
+    tx = script.pay_many([(ours[0], 5), (ours[1], 6)])
     script.mine(3)
     script.reorganise(3, again=[(tx, 1)])
     assert script.height() == 5
     assert tx in script.ask("getblock", script.ask("getblockhash", 3))["tx"]
     script.rewind(4)
     assert script.ask("getrawmempool") == [tx]
-    second = script.replace(tx, [UtxoLeg(ours[0], 9)])
+    second = script.replace(tx, (ours[0], 9))
     assert script.ask("getrawmempool") == [second]

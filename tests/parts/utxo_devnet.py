@@ -5,63 +5,93 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
+from chains.catalog import Catalogue, load_catalogue
 from chains.devnet import Devnet, Pay
 from chains.devnet.utxo.dialogue import reply_to
 from chains.devnet.utxo.methods import answer
 from chains.devnet.utxo.node import UtxoNode
-
-
-class UtxoLeg(NamedTuple):
-    """One output of a payment."""
-
-    to: str
-    amount: int
+from chains.utxo.address import parse
+from chains.utxo.networks import DOGECOIN_REGTEST, NETWORKS
+from schemas.caip import AssetName, ChainName
 
 
 class DevnetUtxoScript:
-    """What a story needs of a UTXO chain. Payments wait until `mine`; each gives its transaction."""
+    """A scripted chain of a Bitcoin-like network, in the words of `tests.parts.chain_scripts`.
+
+    Payments wait until `mine`; each gives its transaction. Addresses are nobody else's.
+    """
+
+    stranger: ChainName = DOGECOIN_REGTEST.chain
+    unknown = "12" * 32
+    coin_position = "out:0"
+    finality_lag = 0
 
     def __init__(self, devnet: Devnet, network: str = "bitcoin-regtest") -> None:
-        self.name = network
-        self.chain = devnet.add_utxo_chain(network, network=network)
-        self.network = self.chain.world.network
+        self.scripted = devnet.add_utxo_chain(network, network=network)
+        self.network = self.scripted.world.network
         self.node = devnet.utxo_node(network)
         self.url = devnet.url(network)
+        self.chain: ChainName = self.network.chain
+        self.coin: AssetName = AssetName(self.catalogue_of(self.chain).chain(self.chain).coin)
         self._numbers = count(1)
 
+    def identity_of(self, chain: ChainName) -> str:
+        return NETWORKS[chain].genesis_hash
+
+    def catalogue_of(self, chain: ChainName) -> Catalogue:
+        """Give our own: it has the regtests."""
+        return load_catalogue()
+
+    def raw_of(self, address: str) -> bytes:
+        return parse(self.network, address).raw
+
+    def loud(self, tx: str) -> str:
+        """Write a transaction's id in capitals."""
+        return tx.upper()
+
     def new_address(self) -> str:
-        return self.chain.new_address(f"suite {next(self._numbers)}")
+        return self.scripted.new_address(f"suite {next(self._numbers)}")
 
     def pay_coin(self, to: str, amount: int) -> str:
-        return self.chain.pay_coin(to, amount)
+        return self.scripted.pay_coin(to, amount)
 
-    def pay_many(self, legs: Sequence[UtxoLeg]) -> str:
-        return self.chain.pay_many([Pay(leg.to, leg.amount) for leg in legs])
+    def pay_many(self, legs: Sequence[tuple[str, int]]) -> str:
+        """Pay every leg by an output of its own, in this order; change comes last."""
+        return self.scripted.pay_many([Pay(to, amount) for to, amount in legs])
 
-    def replace(self, txid: str, legs: Sequence[UtxoLeg]) -> str:
-        """Spend the same coins on something else, for a higher fee."""
-        return self.chain.replace(txid, [Pay(leg.to, leg.amount) for leg in legs])
+    def replace(self, tx: str, *legs: tuple[str, int]) -> str:
+        """Pay by the same coins with a higher fee."""
+        return self.scripted.replace(tx, [Pay(to, amount) for to, amount in legs])
 
     def mine(self, blocks: int = 1) -> None:
-        self.chain.mine(blocks)
+        self.scripted.mine(blocks)
+
+    def mine_only(self, *txs: str) -> None:
+        self.scripted.mine(transactions=txs)
 
     def height(self) -> int:
-        return self.chain.height
+        return self.scripted.height
 
-    def reorganise(self, depth: int, *, again: Sequence[tuple[str, int]] = ()) -> None:
-        """Put as many others in the place of the last blocks and one more, which makes them win; `again`
-        names transactions and the new block that holds each. The others wait again.
+    def reorganise(
+        self, depth: int, *, again: Sequence[tuple[str, int]] = (), length: int | None = None
+    ) -> None:
+        """Replace the last blocks by `length`, one more if not said; `again` have their new blocks, what
+        else stood in the old ones waits.
         """
-        blocks = [self.chain.block(self.chain.height - up) for up in range(depth)]
-        place = dict(again)
-        omit = [tx for block in blocks for tx in block.transactions if tx not in place]
-        self.chain.reorganise(depth, omit=omit, place=place)
+        top, place = self.scripted.height, dict(again)
+        held = [tx for up in range(depth) for tx in self.scripted.block(top - up).transactions]
+        omit = [tx for tx in held if tx not in place]
+        self.scripted.reorganise(depth, omit=omit, place=place, length=length)
 
     def rewind(self, depth: int) -> None:
-        """Take the last blocks away; their transactions wait again."""
-        self.chain.rewind(depth)
+        """Have every node forget its last blocks."""
+        self.scripted.rewind(depth)
+
+    def restart(self) -> None:
+        """Stop the node and start it again."""
+        self.node.restart()
 
     def ask(self, method: str, *params: Any) -> Any:
         return answer(self.node, method, list(params))
