@@ -13,7 +13,7 @@ from chains.devnet.utxo.dialogue import reply_to
 from chains.devnet.utxo.methods import answer
 from chains.devnet.utxo.node import UtxoNode
 from chains.utxo.address import parse
-from chains.utxo.networks import DOGECOIN_REGTEST, NETWORKS
+from chains.utxo.networks import DOGECOIN_REGTEST, LITECOIN_REGTEST, NETWORKS
 from schemas.caip import AssetName, ChainName
 
 
@@ -23,7 +23,6 @@ class DevnetUtxoScript:
     Payments wait until `mine`; each gives its transaction. Addresses are nobody else's.
     """
 
-    stranger: ChainName = DOGECOIN_REGTEST.chain
     unknown = "12" * 32
     coin_position = "out:0"
     finality_lag = 0
@@ -34,6 +33,8 @@ class DevnetUtxoScript:
         self.node = devnet.utxo_node(network)
         self.url = devnet.url(network)
         self.chain: ChainName = self.network.chain
+        others = (LITECOIN_REGTEST, DOGECOIN_REGTEST)
+        self.stranger: ChainName = next(one.chain for one in others if one is not self.network)
         self.coin: AssetName = AssetName(self.catalogue_of(self.chain).chain(self.chain).coin)
         self._numbers = count(1)
 
@@ -66,7 +67,8 @@ class DevnetUtxoScript:
         return self.scripted.replace(tx, [Pay(to, amount) for to, amount in legs])
 
     def mine(self, blocks: int = 1) -> None:
-        self.scripted.mine(blocks)
+        if blocks:
+            self.scripted.mine(blocks)
 
     def mine_only(self, *txs: str) -> None:
         self.scripted.mine(transactions=txs)
