@@ -69,12 +69,19 @@ def _spoil(result: Any, fault: Fault) -> Any:
         case Refuse():
             raise RpcError(fault.refusal())
         case ChangeByte() if isinstance(result, str):
-            content = bytearray.fromhex(result)
-            content[fault.at] ^= 1
-            return content.hex()
+            return _with_byte_changed(result, fault.at)
         case CutHex() if isinstance(result, str):
             return result[: -fault.digits]
         case ListUnknown() if isinstance(result, list):
             return [*result, *(sha256(b"%d" % n).hexdigest() for n in range(fault.count))]
         case _:
             return spoil_plainly(result, fault)
+
+
+def _with_byte_changed(text: str, at: int) -> str:
+    """Change a byte of what may be cut off already, or shorter than the fault thinks."""
+    whole = len(text) // 2
+    content = bytearray.fromhex(text[: 2 * whole])
+    if -whole <= at < whole:
+        content[at] ^= 1
+    return content.hex() + text[2 * whole :]

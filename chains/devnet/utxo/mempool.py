@@ -77,7 +77,9 @@ class UtxoMempool:
                 self.hear(orphan)
 
     def follow(self, head: Block) -> None:
-        """Stand on another block, of this branch or another."""
+        """Stand on another block, of this branch or another; forget what a script has dropped."""
+        for txid in self._world.dropped & self._waiting.keys():
+            self.evict(txid)
         if head is self._head:
             return
         left, joined = self._way_to(head)

@@ -60,6 +60,15 @@ def test_cut_hex_is_refused(node: UtxoNode):
         read(node)
 
 
+def test_lies_meet_on_one_answer(node: UtxoNode):
+    truth = asked(node, "getblock", node.chain.block().hash, 0)
+    node.faults.add(CutHex(digits=3))
+    node.faults.add(ChangeByte(at=0))
+    node.faults.add(ChangeByte(at=10_000_000))
+    lie = asked(node, "getblock", node.chain.block().hash, 0)
+    assert lie == f"{int(truth[:2], 16) ^ 1:02x}" + truth[2:-3]
+
+
 def test_other_blocks_bytes_are_a_true_block_under_the_wrong_name(node: UtxoNode):
     node.faults.add(Elsewhere(methods=("getblock",), blocks=2))
     assert read(node) == node.chain.block(4).hash

@@ -156,6 +156,20 @@ def test_dropped_payment_never_comes_back_and_takes_its_children_along(
     assert waits(node) == {parent}
 
 
+def test_dropped_payment_is_forgotten_by_a_node_that_never_saw_it_mined(
+    chain: UtxoChain, node: UtxoNode, shop: str
+):
+    tx = chain.pay_coin(shop, COIN)
+    node.set(on_block=chain.block().hash)
+    chain.mine()
+    assert waits(node) == {tx}
+    chain.reorganise(1, drop=[tx])
+    node.set(on_block=None)
+    assert waits(node) == set()
+    assert chain.announce(tx)
+    assert waits(node) == {tx}
+
+
 def test_coinbase_that_was_spent_and_is_taken_back_takes_the_payment_along(
     chain: UtxoChain, shop: str
 ):
