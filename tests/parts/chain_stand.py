@@ -22,6 +22,7 @@ from tests.parts.btcd.node import Btcd
 from tests.parts.chain_scripts import FINALITY_LAG, AnvilScript, ChainScript, DevnetScript
 from tests.parts.esplora import esplora_of
 from tests.parts.litecoind.node import Litecoind
+from tests.parts.utxo_devnet import DevnetUtxoScript
 from tests.parts.utxo_script import UtxoScript
 
 NOON = datetime(2100, 1, 1, tzinfo=UTC)
@@ -133,6 +134,14 @@ async def on_esplora() -> AsyncIterator[UtxoScript]:
             yield script
 
 
+@contextlib.asynccontextmanager
+async def on_scripted_utxo(network: str, **switches: Any) -> AsyncIterator[DevnetUtxoScript]:
+    async with Devnet() as devnet:
+        script = DevnetUtxoScript(devnet, network)
+        script.node.set(**switches)
+        yield script
+
+
 On = Callable[[], AbstractAsyncContextManager[Any]]
 
 #: Every way of reading has its row: all receipts at once or single ones, either dialect of traces.
@@ -146,7 +155,19 @@ EVM_STANDS: dict[str, On] = {
     "anvil": on_anvil,
 }
 UTXO_STANDS: dict[str, On] = {"litecoind": on_litecoind, "btcd": on_btcd}
-STANDS = EVM_STANDS | UTXO_STANDS | {"esplora": on_esplora}
+#: The scripted chain beside real nodes, in the manners of each.
+SCRIPTED_UTXO_STANDS: dict[str, On] = {
+    "scripted-bitcoin": lambda: on_scripted_utxo("bitcoin-regtest"),
+    "scripted-bitcoin-28": lambda: on_scripted_utxo(
+        "bitcoin-regtest", speaks="bitcoind_28", tx_index=True
+    ),
+    "scripted-btcd": lambda: on_scripted_utxo(
+        "bitcoin-regtest", speaks="btcd", takes_batches=False
+    ),
+    "scripted-litecoin": lambda: on_scripted_utxo("litecoin-regtest"),
+    "scripted-dogecoin": lambda: on_scripted_utxo("dogecoin-regtest"),
+}
+STANDS = EVM_STANDS | UTXO_STANDS | {"esplora": on_esplora} | SCRIPTED_UTXO_STANDS
 _REAL = {"anvil": "anvil", "litecoind": "litecoind", "btcd": "btcd", "esplora": "litecoind"}
 
 
