@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from schemas.caip import ChainName
 from schemas.codes import Phase
 from schemas.events import EventKind, PaymentEvent
-from tests.simulate.settings import DUST, EXTENSION_S, QUOTE_S
+from tests.simulate.settings import DUST, EXTENSION_S, QUOTE_S, UTXO_DUST
 
 
 class Book:
@@ -79,4 +80,7 @@ class Books:
 
 
 def is_dust(asset: str, amount: int) -> bool:
+    utxo = UTXO_DUST.get(ChainName(asset.partition("/")[0]))
+    if utxo is not None:
+        return amount < utxo
     return amount < (DUST if "erc20" in asset else 10**12)

@@ -47,7 +47,9 @@ class Faults(Struct, frozen=True, kw_only=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """One run. `yield_share`: of all statements, before how many others may run."""
+    """One run. `yield_share`: of all statements, before how many others may run. `utxo`: its chains are
+    Bitcoin-like ones.
+    """
 
     seed: int
     shuffled: bool
@@ -74,6 +76,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     relay_batch_max: int
     block_s: float
     faults: Faults
+    utxo: bool
 
 
 def plan_of(seed: int) -> Plan:
@@ -106,6 +109,8 @@ def plan_of(seed: int) -> Plan:
         relay_batch_max=lot.choice((1, 500, 500)),
         block_s=lot.choice((5.0, 8.0)),
         faults=_faults(lot),
+        # drawn last: a seed of EVM chains is the run that it was before there were others
+        utxo=lot.random() < 0.25,
     )
 
 

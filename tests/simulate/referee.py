@@ -8,6 +8,7 @@ can only be said when all is over is said by `tests.simulate.ending`.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from reconciler.stream.promise import Record
 from reconciler.stream.topics import transfers_topic
@@ -31,7 +32,7 @@ from schemas.commands import (
 from schemas.events import EventKind, EventTransfer, PaymentEvent, PaymentException
 from schemas.values import Message
 from tests.simulate.books import Book, Books
-from tests.simulate.settings import DEPTHS, PENDING_PATIENCE_S, SHARED_ADDRESS
+from tests.simulate.settings import DEEPEST, DEPTHS, PENDING_PATIENCE_S
 from tests.simulate.street import Movement, Street
 from tests.simulate.world import Violation, World
 
@@ -102,7 +103,7 @@ class Referee:
         movement = self._movement(transfer)
         for book in self.books.orders.values():
             has = book.last and any(t.transfer == transfer for t in book.last.transfers)
-            if has or movement is None or movement.to in {book.address, SHARED_ADDRESS}:
+            if has or movement is None or movement.to in {book.address, self.world.shared_address}:
                 book.touched = True
 
     # --- what is heard ---
@@ -204,7 +205,8 @@ class Referee:
             case MatchRule.ADDRESS if book.route == "own" and movement.to == book.address:
                 return
             case MatchRule.RESERVED_AMOUNT if (
-                movement.to == SHARED_ADDRESS and movement.amount in book.dues | {event.due}
+                movement.to == self.world.shared_address
+                and movement.amount in book.dues | {event.due}
             ):
                 return
             case MatchRule.DECISION if by_person:
@@ -232,12 +234,19 @@ class Referee:
             amount = told.amount if by_person else max(told.amount, event.due)
             depth = next((depth for most, depth in DEPTHS if amount <= most), None)
             if depth is None:
-                height = street.chain.finalized_height or 0
-                final = height >= block.height
-                if not final:
-                    self._fail(event, f"{told.transfer} counts as final above {height}")
+                self._check_deepest(event, told, street, block)
             elif street.reached(block) < block.height + depth - 1:
                 self._fail(event, f"{told.transfer} counts as final with less than {depth} blocks")
+
+    def _check_deepest(
+        self, event: PaymentEvent, told: EventTransfer, street: Street, block: Any
+    ) -> None:
+        """The largest amounts wait for the chain's own finality, or where it has none, the longest."""
+        height = street.final_height
+        if self.world.plan.utxo:
+            height = street.reached(block) - DEEPEST + 1
+        if height < block.height:
+            self._fail(event, f"{told.transfer} counts as final above {height}")
 
     # --- verdicts ---
 
@@ -271,7 +280,9 @@ class Referee:
 
     def _was_covered(self, event: PaymentEvent) -> bool:
         """Tell whether the log says that the order's address was scanned back on its chain."""
-        topic, key = transfers_topic(event.chain), event.address.lower().encode()
+        topic = transfers_topic(event.chain)
+        address = event.address if self.world.plan.utxo else event.address.lower()
+        key = address.encode()
         return any(
             record.key == key and ("ce_type", b"AddressCovered") in record.headers
             for lane, records in self.world.log.records.items()

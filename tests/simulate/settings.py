@@ -1,7 +1,8 @@
 """The settings of a run: the product's own reader, spans shortened to minutes, a catalogue of our own.
 
-Two EVM chains with one listed dollar, its twin and their coins. An order lives some minutes, so that
-a run has a beginning and an end; every rule is the one of a real route.
+Two EVM chains with one listed dollar, its twin and their coins; or two Bitcoin-like ones with their coins,
+as the catalogue has them. An order lives some minutes, so that a run has a beginning and an end; every
+rule is the one of a real route.
 """
 
 from __future__ import annotations
@@ -10,34 +11,61 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
+from chains.utxo.address import address_of_script
+from chains.utxo.networks import BITCOIN_REGTEST, LITECOIN_REGTEST
 from reconciler.config.reading import Reader
 from reconciler.config.settings import Settings, make_settings
+from schemas.amounts import BaseUnits, format_decimal_amount
 from schemas.caip import AssetName, ChainName
 from tests.simulate.plan import Plan
+
+
+def address_at(number: int, *, utxo: bool = True) -> str:
+    """Give the deposit address of an order."""
+    if not utxo:
+        return "0x" + str(10**39 + number)
+    script = b"\x76\xa9\x14" + (10**40 + number).to_bytes(20, "big") + b"\x88\xac"
+    found = address_of_script(BITCOIN_REGTEST, script)
+    assert found is not None
+    return found.display
+
 
 CHAIN_IDS = (313_371, 313_372)
 DOLLAR_CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 TWIN_CONTRACT = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"
 SHARED_ADDRESS = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+#: The regtests write the same P2PKH address.
+SHARED_UTXO_ADDRESS = address_at(0)
+UTXO_NETWORKS = ("bitcoin-regtest", "litecoin-regtest")
+UTXO_CHAINS = (BITCOIN_REGTEST.chain, LITECOIN_REGTEST.chain)
+#: What people count in: a dollar, or a hundredth of a coin. **Units**: base units.
 ONE = 10**6
 DUST = 10_000
+UTXO_DUST = {UTXO_CHAINS[0]: 546, UTXO_CHAINS[1]: 5_460}
 
 QUOTE_S = 90
 EXTENSION_S = 30
 RETRACTED_PATIENCE_S = 40
 PENDING_PATIENCE_S = 90
+#: How long what waits is counted on after it was last announced: it is, every ten minutes.
+MEMPOOL_PATIENCE_S = 700
 #: Our clocks and the log's differ by less, also after a jump.
 CLOCK_SLACK_S = 12
 CLOCK_JUMP_S_MAX = 10.0
 REVIVE_WITHIN_S = 60
 DEPTHS = ((50 * ONE, 2), (500 * ONE, 4))
+#: On chains that call nothing final themselves.
+DEEPEST = 6
 
 
-def chain_name(number: int) -> ChainName:
+def chain_name(number: int, *, utxo: bool = False) -> ChainName:
+    if utxo:
+        return UTXO_CHAINS[number]
     return ChainName(f"eip155:{CHAIN_IDS[number]}")
 
 
 def coin(chain: str) -> AssetName:
+    """Give a chain's coin: of test chains it has one name."""
     return AssetName(f"{chain}/slip44:1")
 
 
@@ -63,6 +91,7 @@ def settings_of(plan: Plan) -> Settings:
         plan.flag_by_address,
         plan.batch_max,
         plan.relay_batch_max,
+        plan.utxo,
     )
 
 
@@ -79,7 +108,15 @@ def _settings(
     flag_by_address: bool,
     batch_max: int,
     relay_batch_max: int,
+    utxo: bool,
 ) -> Settings:
+    first = chain_name(0, utxo=utxo)
+    asset = coin(first) if utxo else dollar(first)
+    shared = SHARED_UTXO_ADDRESS if utxo else SHARED_ADDRESS
+    fifty, five_hundred, two, one, step = (
+        _decimal(amount, utxo=utxo) for amount in (50 * ONE, 500 * ONE, 2 * ONE, ONE, ONE // 100)
+    )
+    last = f"depth = {DEEPEST}" if utxo else 'rule = "finalized"'
     late = f"revive within {REVIVE_WITHIN_S}s" if late_revives else "review"
     route = f"""
 quote = "{QUOTE_S}s"
@@ -88,9 +125,12 @@ claim_extension_known = "{EXTENSION_S}s"
 claim_patience = "{EXTENSION_S}s"
 retracted_patience = "{RETRACTED_PATIENCE_S}s"
 pending_patience = "{PENDING_PATIENCE_S}s"
+mempool_patience = "{MEMPOOL_PATIENCE_S}s"
 late = "{late}"
 flag_by_address = {str(flag_by_address).lower()}
-finality = [{{ up_to = "50", depth = 2 }}, {{ up_to = "500", depth = 4 }}, {{ rule = "finalized" }}]
+finality = [
+    {{ up_to = "{fifty}", depth = 2 }}, {{ up_to = "{five_hundred}", depth = 4 }}, {{ {last} }}
+]
 """
     text = f"""
 [database]
@@ -115,17 +155,17 @@ batch_max = {batch_max}
 watermark_every = "{watermark_every_s}s"
 watermark_again_every = "20s"
 requests_again = "5m"
-{"".join(_chain(number, lanes, limit) for number in range(chains))}
+{"".join(_chain(number, lanes, limit, utxo=utxo) for number in range(chains))}
 [[routes]]
 name = "own"
-asset = "{dollar(chain_name(0))}"
+asset = "{asset}"
 deposit = {{ mode = "given" }}
-tolerance = {{ under = "0.5%", under_max = "2", excess_max = "1" }}
+tolerance = {{ under = "0.5%", under_max = "{two}", excess_max = "{one}" }}
 {route}
 [[routes]]
 name = "shared"
-asset = "{dollar(chain_name(0))}"
-deposit = {{ mode = "shared", address = "{SHARED_ADDRESS}", step = "0.01", steps_max = 50, more_max = "5%" }}
+asset = "{asset}"
+deposit = {{ mode = "shared", address = "{shared}", step = "{step}", steps_max = 50, more_max = "5%" }}
 {route}
 """
     with tempfile.TemporaryDirectory() as folder:
@@ -134,9 +174,14 @@ deposit = {{ mode = "shared", address = "{SHARED_ADDRESS}", step = "0.01", steps
         return make_settings(text, reader=Reader({}), beside=beside)
 
 
-def _chain(number: int, lanes: int, limit: int) -> str:
-    name = chain_name(number)
-    urls = ", ".join(f'"http://{node}.{CHAIN_IDS[number]}.invalid"' for node in ("a", "b"))
+def _decimal(amount: int, *, utxo: bool) -> str:
+    return format_decimal_amount(BaseUnits(amount), 8 if utxo else 6)
+
+
+def _chain(number: int, lanes: int, limit: int, *, utxo: bool) -> str:
+    name = chain_name(number, utxo=utxo)
+    host = UTXO_NETWORKS[number] if utxo else CHAIN_IDS[number]
+    urls = ", ".join(f'"http://{node}.{host}.invalid"' for node in ("a", "b"))
     return f"""
 [chains."{name}"]
 rpc = [{urls}]

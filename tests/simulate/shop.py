@@ -29,7 +29,7 @@ from schemas.values import Message
 from tests.simulate.books import Book
 from tests.simulate.plan import FAULTS_UNTIL_S, PLACED_UNTIL_S
 from tests.simulate.referee import Referee
-from tests.simulate.settings import ONE, QUOTE_S, SHARED_ADDRESS
+from tests.simulate.settings import ONE, QUOTE_S, address_at
 from tests.simulate.world import World
 
 STORIES = (
@@ -106,7 +106,7 @@ class Shop:
     async def _place(self, number: int) -> None:
         plan, lot, reference = self.world.plan, self.lot, f"o-{number}"
         route = "shared" if lot.random() < plan.shared_share else "own"
-        address = None if route == "shared" else "0x" + str(10**39 + number)
+        address = None if route == "shared" else address_at(number, utxo=plan.utxo)
         book = Book(reference, route, lot.choice(AMOUNTS), address)
         if lot.random() < plan.purchase_share:
             book.purchase = "basket"
@@ -133,7 +133,9 @@ class Shop:
     async def _stranger(self) -> None:
         """Somebody pays an address of ours something that no order explains."""
         await asyncio.sleep(self.lot.uniform(20, FAULTS_UNTIL_S - 20))
-        to = self.lot.choice([b.address or SHARED_ADDRESS for b in self.books.orders.values()])
+        to = self.lot.choice(
+            [b.address or self.world.shared_address for b in self.books.orders.values()]
+        )
         street = self.lot.choice(self.world.streets)
         kind, amount = self.lot.choice(
             (("dollar", 3_330_000), ("dollar", 9), ("dollar", 0), ("coin", 10**17), ("twin", ONE))
@@ -261,7 +263,7 @@ class Customer:
     async def _send(self, amount: int, *, kind: str = "dollar", street: int = 0) -> None:
         world, shop = self.shop.world, self.shop
         place = world.streets[street]
-        to = self.book.address or SHARED_ADDRESS
+        to = self.book.address or world.shared_address
         if self.lot.random() < 0.1:
             place.pay_in_vain(to, amount)
         tx = place.pay(kind, to, amount)

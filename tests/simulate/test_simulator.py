@@ -13,6 +13,7 @@ import pytest
 
 from tests.simulate.mutant_table import MUTANTS, Mutant
 from tests.simulate.mutants import RESULTS, substituted
+from tests.simulate.plan import plan_of
 from tests.simulate.run import simulate
 
 #: A process that dies gives no connection back; SQLAlchemy says so when the garbage is collected.
@@ -21,13 +22,21 @@ pytestmark = pytest.mark.filterwarnings("ignore:The garbage collector is trying 
 ROOT = Path(__file__).parents[2]
 #: As many as fit into half a minute; `make simulate` runs the others.
 SEEDS = range(1, 21)
+#: Seeds on Bitcoin-like chains, one of them on two.
+UTXO_SEEDS = (25, 26, 28, 61)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *UTXO_SEEDS])
 def test_every_promise_is_kept_in_seed(seed: int) -> None:
     outcome = simulate(seed)
     assert outcome.violation is None, f"make simulate SEEDS={seed}:{seed + 1} ARGS=--tell"
     assert outcome.events > 0
+
+
+def test_seeds_of_both_families_are_among_them() -> None:
+    assert all(plan_of(seed).utxo for seed in UTXO_SEEDS)
+    assert {plan_of(seed).utxo for seed in SEEDS} == {False, True}
+    assert {plan_of(seed).chains for seed in UTXO_SEEDS} == {1, 2}
 
 
 def test_seed_tells_the_same_in_another_process_whatever_ran_before_it() -> None:

@@ -4,33 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from random import Random
 
-from chains.devnet.faults import (
-    AnyFault,
-    ConflictingLogs,
-    CutOff,
-    DropSocket,
-    DuplicateLogs,
-    ForeignLogs,
-    Hang,
-    HttpStatus,
-    InvalidJson,
-    Refuse,
-    RemovedLogs,
-    Replace,
-    SetField,
-    Truncate,
-    WrongId,
-)
-from chains.devnet.hexadecimal import data
 from tests.simulate.service import Role
 from tests.simulate.settings import CLOCK_JUMP_S_MAX
 from tests.simulate.stream import shuffle_lanes
 from tests.simulate.street import Street
 from tests.simulate.world import World
-
-BLOCKS = ("eth_getBlockByHash", "eth_getBlockByNumber")
-RECEIPTS = ("eth_getBlockReceipts", "eth_getTransactionReceipt")
 
 
 class Weather:
@@ -75,10 +55,7 @@ class Weather:
         world.log.reachable = True
         self._stalled.clear()
         for street in world.streets:
-            for node in street.nodes.values():
-                node.faults.clear()
-                node.set(lag=0, on_block=None, half_open=False, chain_id=None)
-                node.set(wrong_receipts_root=False, block_receipts=True, history_from=0)
+            street.calm_down()
         for role in self.roles:
             if role.process is not None:
                 role.process.resume()
@@ -92,8 +69,19 @@ class Weather:
         while True:
             await asyncio.sleep(every_s * lot.choice((0.2, 1, 1, 1, 1.5)))
             if street.name not in self._stalled and not street.is_over:
+                if self.world.plan.utxo:
+                    self._replace_waiting(street, lot)
                 street.mine(empty=lot.random() < 0.1)
                 self.world.trace("mined", street.name, street.chain.height)
+
+    def _replace_waiting(self, street: Street, lot: Random) -> None:
+        """Let a customer change a payment that every node shows and no block holds."""
+        faults = self.world.faults
+        waiting = [tx for tx in street.movements if tx in street.waiting()]
+        if waiting and lot.random() < faults.replace_share / 2:
+            tx = lot.choice(waiting)
+            if street.replace(tx):
+                self.world.trace("replaced waiting", street.name, tx[:12])
 
     async def _reorganise(self) -> None:
         """Put other blocks in the place of the last ones: with the same money, later, or never."""
@@ -106,11 +94,7 @@ class Weather:
             street.chain.flip_back()
             self.world.trace("flip back", street.name, street.chain.height)
             return
-        moved = [
-            data(one.transaction.hash)
-            for block in list(street.line())[-depth:]
-            for one in block.executed
-        ]
+        moved = [tx for block in list(street.line())[-depth:] for tx in street.held_by(block)]
         omit = [tx for tx in moved if lot.random() < 0.5]
         gone = [tx for tx in omit if lot.random() < 0.2]
         back = [tx for tx in omit if tx not in gone]
@@ -134,25 +118,12 @@ class Weather:
         lot = self.lot
         street = lot.choice(self.world.streets)
         node = street.nodes[lot.choice("ab")]
-        head = data(street.chain.world.tree.head.hash)
-        change: dict[str, object] = lot.choice(
-            (
-                {"lag": lot.randint(1, 5)},
-                {"on_block": head},
-                {"half_open": True},
-                {"chain_id": 999} if lot.random() < 0.2 else {"lag": 1},
-                {"block_receipts": False},
-                {"wrong_receipts_root": True},
-            )
-        )
+        change = lot.choice(street.changes(lot))
         self.world.trace("node", street.name, node.name, change)
         node.set(**change)
         await asyncio.sleep(lot.uniform(5, 30))
-        calm: dict[str, object] = {
-            "lag": 0, "on_block": None, "half_open": False, "chain_id": None,
-            "block_receipts": True, "wrong_receipts_root": False,
-        }  # fmt: skip
-        node.set(**{key: calm[key] for key in change})
+        well = type(node.switches)()
+        node.set(**{key: getattr(well, key) for key in change})
 
     async def _lie(self) -> None:
         """Lie once or a few times, mostly about a block that pays somebody."""
@@ -164,37 +135,7 @@ class Weather:
             await asyncio.sleep(1.0)
         node = street.nodes[lot.choice("ab")]
         times = lot.choice((1, 2, 5))
-        lies: tuple[AnyFault, ...] = (
-            Truncate(methods=RECEIPTS, keep=0, times=times),
-            Truncate(methods=("eth_getLogs",), keep=0, times=times),
-            Replace(methods=BLOCKS, times=times),
-            Replace(methods=RECEIPTS, times=times),
-            SetField(methods=RECEIPTS, field="status", value="0x1", times=times),
-            SetField(methods=RECEIPTS, field="blockHash", value="0x" + "ee" * 32, times=times),
-            SetField(
-                methods=("eth_getBlockByHash",), field="hash", value="0x" + "ee" * 32, times=times
-            ),
-            SetField(
-                methods=("eth_getBlockByHash",),
-                field="parentHash",
-                value="0x" + "ee" * 32,
-                times=times,
-            ),
-            DuplicateLogs(methods=RECEIPTS, times=times),
-            ConflictingLogs(methods=RECEIPTS, times=times),
-            ForeignLogs(methods=RECEIPTS, times=times),
-            RemovedLogs(methods=RECEIPTS, times=times),
-            WrongId(times=times),
-            Refuse(times=times),
-            HttpStatus(
-                status=lot.choice((429, 500, 503)), retry_after_s=lot.choice((None, 3)), times=times
-            ),
-            InvalidJson(times=times),
-            CutOff(times=times),
-            DropSocket(times=times),
-            Hang(times=times),
-        )
-        lie = lot.choice(lies)
+        lie = lot.choice(street.lies(lot, times))
         self.world.trace("lie", street.name, node.name, type(lie).__name__, times)
         node.faults.add(lie)
 

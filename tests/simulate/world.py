@@ -15,8 +15,9 @@ from tests.parts.memory_stream import MemoryLog
 from tests.simulate.database import Database
 from tests.simulate.loop import VirtualLoop
 from tests.simulate.plan import FAULTS_UNTIL_S, Faults, Plan
-from tests.simulate.settings import settings_of
-from tests.simulate.street import Movement, Street
+from tests.simulate.settings import SHARED_ADDRESS, SHARED_UTXO_ADDRESS, settings_of
+from tests.simulate.street import EvmStreet, Movement, Street
+from tests.simulate.utxo_street import UtxoStreet
 
 START = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 _NO_FAULTS = Faults()
@@ -36,10 +37,8 @@ class World:
         self.database = Database()
         self.log = MemoryLog(_LogClock(self), marker_holes=plan.seed % 2 == 1)
         self.log.create(self.settings.topic_specs())
-        self.streets = [
-            Street(number, self.lot(f"chain {number}"), self._unix, lag=plan.finality_lag)
-            for number in range(plan.chains)
-        ]
+        self.streets = [self._street(number) for number in range(plan.chains)]
+        self.shared_address = SHARED_UTXO_ADDRESS if plan.utxo else SHARED_ADDRESS
         self.broken: asyncio.Future[None] = loop.create_future()
         self.calm = False
         #: While a person may still hold something, nothing has ended.
@@ -49,6 +48,12 @@ class World:
         self._hash = hashlib.sha256()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.lines = 0
+
+    def _street(self, number: int) -> Street:
+        lot = self.lot(f"chain {number}")
+        if self.plan.utxo:
+            return UtxoStreet(number, lot, self._unix)
+        return EvmStreet(number, lot, self._unix, lag=self.plan.finality_lag)
 
     def lot(self, name: str) -> Random:
         """Chance of its own for everybody, so that one more draw of one moves no other."""
