@@ -76,7 +76,7 @@ class Movement:
     """
 
     def __init__(
-        self, chain: ChainName, tx: str, to: str, asset: str, amount: int, *, sent_s: int = 0
+        self, chain: ChainName, tx: str, to: str, asset: str, amount: int, *, sent_s: int
     ) -> None:
         self.chain, self.tx, self.to, self.asset, self.amount = chain, tx, to, asset, amount
         self.sent_s = sent_s
@@ -257,7 +257,7 @@ class EvmStreet(Street):
             chain.give_token(contract, payer, amount)
             tx = chain.pay_token(contract, payer, to, amount)
             asset = dollar(self.name) if kind == "dollar" else twin(self.name)
-        self.movements[tx] = [Movement(self.name, tx, to, asset, amount)]
+        self.movements[tx] = [Movement(self.name, tx, to, asset, amount, sent_s=self.now())]
         return tx
 
     def pay_in_vain(self, to: str, amount: int) -> str:
