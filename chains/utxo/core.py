@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Raw, Struct, field
 
 from chains.answers import UnknownAnswer, decode, decode_or_none
-from chains.errors import AnswerRefused, ChainError, NodeBehind
+from chains.errors import AnswerRefused, ChainError, NodeBehind, Unsupported
 from chains.heed import heed_cancellation
 from chains.rpc import Question, RpcNode
 from chains.utxo.client import KnownTransaction, UtxoClient
@@ -117,14 +117,23 @@ class CoreClient(UtxoClient):
             [Question("gettxout", [name, index, _CHAIN_ONLY]) for index in range(OUTPUTS_PROBED)]
         )
         for answer in answers:
-            if isinstance(answer, ChainError):
+            if isinstance(answer, Unsupported):
                 continue
+            if isinstance(answer, ChainError):
+                raise answer
             unspent = decode_or_none(answer, _Unspent)
             if unspent is not None and unspent.confirmations:
-                best = await self.header_by_hash(hash_of(unspent.best_block))
-                if best is not None:
-                    return best.height + 1 - unspent.confirmations
+                return await self._height_at(unspent)
         return None
+
+    async def _height_at(self, unspent: _Unspent) -> int:
+        best = await self.header_by_hash(hash_of(unspent.best_block))
+        if best is None:
+            message = (
+                f"{self.name} names {unspent.best_block} as its best block and does not have it"
+            )
+            raise NodeBehind(message)
+        return best.height + 1 - unspent.confirmations
 
     async def _tip(self) -> str:
         return hash_of(decode(await self._node.ask("getbestblockhash"), str))

@@ -212,27 +212,27 @@ class UtxoSource:
         )
 
     async def look_up(self, tx: str, watched: WatchedAddresses) -> TransactionLookedUp:
-        """Tell what any node knows of a transaction, and what it pays us, read from its block."""
+        """Tell what any node knows of a transaction, and what it pays us, read from its block.
+
+        Every node is asked until one knows it; it is unknown only when all of them answered.
+        """
         name = find_hash(tx)
         if name is None:
             return self._looked_up(tx, LookedUpState.UNKNOWN)
-        state, header = await self._look_up_anywhere(name)
-        if header is None:
-            return self._looked_up(name, state)
-        block, node = await self._pool.read(lambda node: self._raw(node, header, watched))
-        if bytes.fromhex(name)[::-1] not in block.txids:
-            message = f"{node} says that {name} is mined in {header.hash}, which does not hold it"
-            raise AnswerRefused(message)
-        mine = [paid for paid in block.paid if paid.txid == name]
-        telling = self._telling(header, node, Counter())
-        return TransactionLookedUp(
-            request="",
-            chain=self._chain,
-            tx=name,
-            state=state,
-            block=telling.block,
-            pays=told(transfers_of(mine, telling)),
-        )
+        failure: ChainError | None = None
+        for node in self._pool.nodes:
+            try:
+                found = await self._pool.ask_one(
+                    node, lambda node: self._look_up_on(node, name, watched)
+                )
+            except (Retryable, Unsupported) as error:
+                failure = error
+                continue
+            if found.state is not LookedUpState.UNKNOWN:
+                return found
+        if failure is not None:
+            raise failure
+        return self._looked_up(name, LookedUpState.UNKNOWN)
 
     async def history_reaches(self, height: int) -> bool:
         """Prove that blocks are still stored: a pruned node has headers and no transactions."""
@@ -375,36 +375,43 @@ class UtxoSource:
 
     # --- look-ups ------------------------------------------------------------------------------
 
-    async def _look_up_anywhere(self, name: str) -> tuple[LookedUpState, Header | None]:
-        """Ask every node until one knows the transaction; unknown only when all of them answered."""
-        failure: ChainError | None = None
-        for node in self._pool.nodes:
-            try:
-                found = await self._pool.ask_one(node, lambda node: self._look_up_on(node, name))
-            except (Retryable, Unsupported) as error:
-                failure = error
-                continue
-            if found[0] is not LookedUpState.UNKNOWN:
-                return found
-        if failure is not None:
-            raise failure
-        return LookedUpState.UNKNOWN, None
-
-    async def _look_up_on(self, node: HttpNode, name: str) -> tuple[LookedUpState, Header | None]:
-        """Ask one node: its index or mempool, then what was read lately, then what is unspent."""
+    async def _look_up_on(
+        self, node: HttpNode, name: str, watched: WatchedAddresses
+    ) -> TransactionLookedUp:
+        """Ask one node, and have it show the block that it names: another may know better."""
         client = self._client(node)
         known = await client.transaction(name)
         if known is not None and known.block_hash is None:
-            return LookedUpState.PENDING, None
-        told_in = [] if known is None or known.block_hash is None else [known.block_hash]
-        for block_hash in [*told_in, *self._mined.blocks_of(name)]:
+            return self._looked_up(name, LookedUpState.PENDING)
+        header = await self._mined_in(client, name, None if known is None else known.block_hash)
+        if header is None:
+            return self._looked_up(name, LookedUpState.UNKNOWN)
+        block, _ = await self._raw(node, header, watched)
+        if bytes.fromhex(name)[::-1] not in block.txids:
+            message = (
+                f"{node.name} says that {name} is mined in {header.hash}, which does not hold it"
+            )
+            raise AnswerRefused(message)
+        mine = [paid for paid in block.paid if paid.txid == name]
+        telling = self._telling(header, node.name, Counter())
+        return TransactionLookedUp(
+            request="",
+            chain=self._chain,
+            tx=name,
+            state=LookedUpState.INCLUDED,
+            block=telling.block,
+            pays=told(transfers_of(mine, telling)),
+        )
+
+    async def _mined_in(self, client: UtxoClient, name: str, told_in: str | None) -> Header | None:
+        """Find a transaction's block by the node's index, by what was read lately, by what is unspent."""
+        first = [] if told_in is None else [told_in]
+        for block_hash in [*first, *self._mined.blocks_of(name)]:
             header = await client.header_by_hash(block_hash)
             if header is not None and await self._is_on_chain(client, header):
-                return LookedUpState.INCLUDED, header
+                return header
         height = await client.height_of_unspent(name)
-        if height is not None:
-            return LookedUpState.INCLUDED, await client.header_at(height)
-        return LookedUpState.UNKNOWN, None
+        return None if height is None else await client.header_at(height)
 
     @staticmethod
     async def _is_on_chain(client: UtxoClient, header: Header) -> bool:
