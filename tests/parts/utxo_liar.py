@@ -25,7 +25,7 @@ class Liar:
     def __init__(self, node: UtxoNode) -> None:
         self._node = node
         self._changes: dict[str, Change] = {}
-        self._body: bytes | None = None
+        self.takes_batches = True
         (self._port,) = free_ports(1)
         application = web.Application()
         application.router.add_post("/", self._answer)
@@ -52,14 +52,11 @@ class Liar:
 
         self._changes[method] = refused
 
-    def always_say(self, body: bytes) -> None:
-        """Answer whatever is asked with these bytes."""
-        self._body = body
-
     async def _answer(self, request: web.Request) -> web.Response:
         asked = json.loads(await request.read())
-        if self._body is not None:
-            return web.Response(body=self._body)
+        if isinstance(asked, list) and not self.takes_batches:
+            error = {"code": -32600, "message": "Invalid Request"}
+            return web.json_response({"result": None, "error": error, "id": None}, status=500)
         if isinstance(asked, list):
             return web.json_response([self._one(question) for question in asked])
         answer = self._one(asked)
