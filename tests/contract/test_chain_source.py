@@ -260,6 +260,11 @@ async def test_history_reaches_blocks_that_are_there(stand: Stand):
     assert await stand.source.history_reaches(stand.script.height())
 
 
+async def test_mempool_is_told_where_it_is_said_to_be_shown(stand: Stand):
+    found = await stand.source.pending(frozenset(), ())
+    assert (found is not None) is stand.source.shows_mempool
+
+
 async def test_waiting_for_a_change_ends_in_time_and_never_raises(stand: Stand):
     await stand.source.wait_for_change(0.01)
 
