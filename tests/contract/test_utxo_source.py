@@ -13,8 +13,11 @@ from typing import NamedTuple
 
 import pytest
 
+from chains.catalog import load_catalogue
 from chains.errors import NodeUnavailable, Retryable, Unsupported
-from chains.port import ChainSource, Unmined
+from chains.port import BlockRead, ChainSource, Unmined
+from chains.registry import open_source
+from chains.utxo.address import parse
 from schemas.facts import LookedUpState
 from tests.parts.btcd.node import Btcd
 from tests.parts.chain_stand import (
@@ -27,6 +30,7 @@ from tests.parts.chain_stand import (
     standing_on,
     told,
 )
+from tests.parts.litecoind.hidden import HiddenMoney
 from tests.parts.litecoind.node import Litecoind
 from tests.parts.utxo_node import PASSWORD, USER, UtxoNode
 from tests.parts.utxo_purse import ANYONE, FINAL, Pay, coins_of, name_of
@@ -532,3 +536,47 @@ async def test_mempools_that_differ_name_each_others_double_spend(pair: Pair):
     found = await pair.source.pending(pair.watching(ours), seen.spends)
     assert found is not None
     assert (list(found.transfers), dict(found.spent)) == ([], dict.fromkeys(seen.spends, other))
+
+
+# Litecoin's extension block
+
+
+@pytest.mark.litecoind
+async def test_money_out_of_the_extension_block_is_seen_when_it_comes_out_and_hides_nothing():
+    with Litecoind(wallet=True) as node:
+        hidden = HiddenMoney(node)
+        ours, openly = (node.ask("getnewaddress") for _ in range(2))
+        watched = frozenset(parse(node.network, address).raw for address in (ours, openly))
+        source = open_source(node.network.chain, [node.url], catalogue=load_catalogue())
+        await source.start()
+        hidden.pay_from_hidden(ours, 0.7)
+        hidden.pay_openly(openly, 0.3)
+        assert len(node.waiting) == 2
+        waiting = await source.pending(watched, ())
+        assert waiting is not None
+        assert [one.to for one in waiting.transfers] == [openly]
+
+        left = hidden.mine()
+        read = await read_by_hash(source, left, watched)
+        assert {one.to: int(one.amount) for one in read.transfers} == {
+            ours: 70_000_000,
+            openly: 30_000_000,
+        }
+        (out,) = (one for one in read.transfers if one.to == ours)
+        hog = out.transfer.split("/")[1]
+        assert hog == node.ask("getblock", left, 1)["tx"][-1]
+        answer = await source.look_up(hog, watched)
+        assert (answer.state, list(answer.pays)) == (LookedUpState.INCLUDED, [out.transfer])
+
+        node.ask("invalidateblock", left)
+        again = await read_by_hash(source, hidden.mine(), watched)
+        assert {one.transfer for one in again.transfers} == {one.transfer for one in read.transfers}
+        await source.close()
+
+
+async def read_by_hash(
+    source: ChainSource, block_hash: str, watched: frozenset[bytes]
+) -> BlockRead:
+    header = await source.header_by_hash(block_hash)
+    assert header is not None
+    return await source.read_block(header, watched)

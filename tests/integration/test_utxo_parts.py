@@ -15,6 +15,7 @@ from chains.utxo.block import RawBlock, read_block
 from chains.utxo.merkle import shown
 from chains.utxo.rules import rules_of
 from tests.parts.btcd.node import Btcd
+from tests.parts.litecoind.hidden import HiddenMoney
 from tests.parts.litecoind.node import Litecoind
 from tests.parts.ports import HOST
 from tests.parts.utxo_blocks import Everything
@@ -258,33 +259,16 @@ def test_operator_rewinds_a_node_and_takes_it_back(script: UtxoScript):
 @pytest.mark.litecoind
 def test_money_that_leaves_the_extension_block_is_read_where_it_comes_out():
     with Litecoind(wallet=True) as node:
-        node.ask("createwallet", "open")
-        miner = node.ask("getnewaddress")
-        node.ask("generatetoaddress", 431, miner)
-        hidden = node.ask("getnewaddress", "", "mweb")
-        pegged_in = node.ask("sendtoaddress", hidden, 2)
-        (entered,) = node.ask("generatetoaddress", 1, miner)
-        first = read(node, entered)
-        assert first.extension_bytes > 0
-        assert ids_of(first) == node.ask("getblock", entered, 1)["tx"]
-        assert pegged_in in ids_of(first)
-        node.ask("lockunspent", False, in_the_open(node))
-        ours = node.ask("getnewaddress")
-        node.ask("sendtoaddress", ours, 0.7)
-        (left,) = node.ask("generatetoaddress", 1, miner)
+        hidden = HiddenMoney(node)
+        first, told_first = read(node, hidden.entered), node.ask("getblock", hidden.entered, 1)
+        hidden.pay_from_hidden(node.ask("getnewaddress"), 0.7)
+        left = hidden.mine()
         second, told = read(node, left), node.ask("getblock", left, 1)
+    assert first.extension_bytes > 0
+    assert ids_of(first) == told_first["tx"]
+    assert hidden.entering in ids_of(first)
     assert len(told["mweb"]["inputs"]) == 1
     assert ids_of(second) == told["tx"]
     (paid,) = (one for one in second.paid if one.amount == 70_000_000)
     assert paid.txid == told["tx"][-1]
-    assert paid.spends[0] == f"{told_before(first)}:0"
-
-
-def in_the_open(node: UtxoNode) -> list[dict[str, object]]:
-    """List what the wallet could spend without touching the extension block."""
-    unspent = node.ask("listunspent")
-    return [{key: one[key] for key in ("txid", "vout")} for one in unspent if "vout" in one]
-
-
-def told_before(block: RawBlock) -> str:
-    return ids_of(block)[-1]
+    assert paid.spends[0] == f"{ids_of(first)[-1]}:0"
