@@ -103,9 +103,13 @@ class UtxoScript:
         return self.send(self.conflict(tx, *legs))
 
     def conflict(self, tx: str, *legs: tuple[str, int]) -> Tx:
-        """Make what `replace` sends, without sending it: a double spend for a block."""
+        """Make what `replace` sends, without sending it: a double spend for a block.
+
+        Nodes want a higher fee for each byte too, of which another output makes more.
+        """
         before = self._spent[tx]
-        fee = sum(coin.amount for coin in before) - _paid(self.transactions[tx]) + FEE
+        paid = sum(coin.amount for coin in before) - _paid(self.transactions[tx])
+        fee = paid + paid // 2 + 2 * FEE
         pays = [Pay(self.raw_of(to), amount) for to, amount in legs]
         return self.make(pays, coins=before, fee=fee)
 
