@@ -12,13 +12,17 @@ from msgspec import Struct
 
 
 class Mutant(Struct, frozen=True, kw_only=True):
-    """One broken guard. `old` stands once in the module and becomes `new`."""
+    """One broken guard. `old` stands once in the module and becomes `new`.
+
+    `utxo`: it stands in what only seeds of Bitcoin-like chains meet, a quarter of all.
+    """
 
     name: str
     module: str
     broken: str
     old: str
     new: str
+    utxo: bool = False
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -279,5 +283,70 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         broken="a relay that was replaced goes on numbering batches",
         old="        .where(relays.c.shard == shard, relays.c.epoch == epoch)\n",
         new="        .where(relays.c.shard == shard)\n",
+    ),
+    # --- Bitcoin-like chains ---
+    Mutant(
+        name="utxo-root-not-checked",
+        module="chains.utxo.block",
+        broken="a raw block is believed though its transactions hash to another root",
+        old="    if merkle_root(found.txids) != header.merkle_root:",
+        new='    if merkle_root(found.txids) == b"":',
+        utxo=True,
+    ),
+    Mutant(
+        name="utxo-other-block-believed",
+        module="chains.utxo.source",
+        broken="another block than the one that was asked for is believed",
+        old="        if block.header.hash != header.hash:",
+        new="        if block.header.hash == header.parent_hash + header.hash:",
+        utxo=True,
+    ),
+    Mutant(
+        name="utxo-other-transaction-believed",
+        module="chains.utxo.client",
+        broken="a waiting transaction's bytes are believed to be the one that was asked for",
+        old="        if found.txid != name:",
+        new="        if not found.txid:",
+        utxo=True,
+    ),
+    Mutant(
+        name="replaced-still-waits",
+        module="chains.unmined",
+        broken="a payment stays pending though another transaction spends the same",
+        old="            if user is not None and user != _tx(seen):",
+        new="            if user is not None and user == seen.transfer:",
+        utxo=True,
+    ),
+    Mutant(
+        name="mined-rival-not-noticed",
+        module="chains.unmined",
+        broken="a block that spends what a payment would spend drops nothing",
+        old="        for outpoint in self.contested_by(taken):",
+        new="        for outpoint in list[str]():",
+        utxo=True,
+    ),
+    Mutant(
+        name="waiting-not-remembered",
+        module="chains.mempool",
+        broken="what waited when a watcher died is unknown to the next one",
+        old="        if not self._remembers:",
+        new="        if not self._remembers and self._log is None:",
+        utxo=True,
+    ),
+    Mutant(
+        name="block-time-covers",
+        module="chains.utxo.headers",
+        broken="a chain is as far as its newest block says, and not as the median of eleven",
+        old="        coverage_time=_time(times[len(times) // 2]),",
+        new="        coverage_time=_time(max(times)),",
+        utxo=True,
+    ),
+    Mutant(
+        name="first-sight-not-inherited",
+        module="chains.unmined",
+        broken="a replacement to the same address counts from its own first sight",
+        old="        first = min([seen.first_seen_at, *times])",
+        new="        first = min([seen.first_seen_at, *times[:0]])",
+        utxo=True,
     ),
 )

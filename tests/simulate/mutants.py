@@ -112,10 +112,14 @@ def run_one(name: str, seeds_max: int) -> int:
     """Give 1 and print the seed when the broken guard was found."""
     break_guard(name)
     from tests.simulate.__main__ import settle_in
+    from tests.simulate.plan import plan_of
     from tests.simulate.run import simulate
 
     settle_in()
+    only_utxo = next(one for one in MUTANTS if one.name == name).utxo
     for seed in range(1, seeds_max + 1):
+        if only_utxo and not plan_of(seed).utxo:
+            continue
         outcome = simulate(seed)
         if outcome.violation is not None:
             print(f"{seed}\t{outcome.violation}")
