@@ -41,11 +41,11 @@ def case_of(seeds: Seeds, seed: int, case: int) -> tuple[BlockRules, bytes]:
     lot = random.Random(f"{seed}/{case}")
     rules, data = lot.choice(seeds)
     for _ in range(lot.choice((1, 1, 1, 2, 4))):
-        data = _spoil(data, lot.choice(seeds)[1], lot)
+        data = spoil(data, lot.choice(seeds)[1], lot)
     return rules, mended(data, rules) if lot.random() < 0.7 else data
 
 
-def _spoil(data: bytes, other: bytes, lot: random.Random) -> bytes:
+def spoil(data: bytes, other: bytes, lot: random.Random) -> bytes:
     at = lot.randrange(len(data) + 1)
     end = min(len(data), at + lot.choice((1, 1, 2, 4, 32, 64, 200)))
     match lot.randrange(8):
