@@ -37,6 +37,14 @@ def out_of_range(*, btcd: bool) -> RpcError:
     return refused(-8, "Block height out of range")
 
 
+def beside_the_chain(block_hash: str) -> RpcError:
+    """The node would have to tell how high a block of another branch stands, and btcd does not.
+
+    **Source**: btcd 0.24.2 rpcserver.go, handleGetBlockHeader (seen on a running node).
+    """
+    return refused(-32603, f"block {block_hash} is not in the main chain")
+
+
 def pruned() -> RpcError:
     """The block was thrown away."""
     return refused(-1, "Block not available (pruned data)")

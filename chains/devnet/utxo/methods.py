@@ -22,6 +22,7 @@ from chains.devnet.utxo.answers import (
 )
 from chains.devnet.utxo.blocks import Block
 from chains.devnet.utxo.errors import (
+    beside_the_chain,
     block_not_found,
     no_transaction,
     out_of_range,
@@ -74,6 +75,8 @@ def _block_hash(node: UtxoNode, params: Params) -> str:
 def _header(node: UtxoNode, params: Params) -> Any:
     block = _block_of(node, params)
     if _detail(params, 1, default=1):
+        if node.switches.speaks == "btcd" and node.at(block.height) is not block:
+            raise beside_the_chain(shown(block.hash))
         return header_answer(node, block)
     return block.header.hex()
 
