@@ -25,7 +25,7 @@ system: ## Install what the tests' real parts are made of (root or sudo; apt-get
 parts: system ## Fetch the real parts of the tests (Kafka, anvil, btcd) into .parts
 	@setup/parts.sh
 
-demo: $(SYNCED) ## Show the ten stories in this terminal (ARGS=--once; CHAIN=anvil)
+demo: $(SYNCED) ## Show ten stories in this terminal, two more with litecoind (ARGS=--once; CHAIN=anvil)
 	@$(BIN)/reconciler demo $(if $(CHAIN),--chain $(CHAIN)) $(ARGS)
 
 test: setup parts lint ## Everything: set-up, lint, all tests, WORKERS at a time (ARGS goes to pytest)

@@ -1,4 +1,4 @@
-"""`reconciler demo`: ten payments played before your eyes; and what moves them from another terminal."""
+"""`reconciler demo`: payments played before your eyes; and what moves them from another terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from reconciler.kernel.refusals import Refusal
 
 app = App(
     name="demo",
-    help="Show ten payments, side by side, from the customer's transfer to the shop's event.",
+    help="Show ten payments, side by side, from the customer's transfer to the shop's event; twelve "
+    "where litecoind is installed.",
 )
 
 Order = Annotated[str, Parameter(help="The order, as the demo shows it: yours-1.")]
@@ -28,15 +29,16 @@ Order = Annotated[str, Parameter(help="The order, as the demo shows it: yours-1.
 async def demo(
     *,
     once: Annotated[
-        bool, Parameter(help="End after the ten stories: with 0 only when all ended right.")
+        bool, Parameter(help="End after the stories: with 0 only when all ended right.")
     ] = False,
     chain: Annotated[
         Literal["devnet", "anvil"],
         Parameter(help="Scripted chains, which need nothing; or anvil, where it is there."),
     ] = "devnet",
 ) -> int:
-    """Play the ten stories with the real service between two chains of the demo's own.
+    """Play ten stories with the real service between two chains of the demo's own.
 
+    Two more are told on a Litecoin node in regtest, where litecoind is on the PATH.
     Everything happens in this process and in a temporary folder. Without --once the chains go on
     afterwards, and the commands below move them from another terminal.
     """
@@ -88,7 +90,9 @@ async def reorganise(
     depth: Annotated[int, Parameter(help="How many blocks are replaced.")],
     /,
     *,
-    network: Annotated[str, Parameter(help="Which network: aster or birch.")] = "aster",
+    network: Annotated[
+        str, Parameter(help="Which network: aster, birch or, where it is there, litecoin.")
+    ] = "aster",
     keep: Annotated[
         bool, Parameter(help="Mine the payments of these blocks again, in their places.")
     ] = False,

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import itertools
 import shutil
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ import aiohttp
 from chains.registry import parse_address
 from reconciler.demo.chain_time import ChainTime
 from reconciler.demo.devnet_stage import make_stage
+from reconciler.demo.nodes import HOST, free_ports, running
 from reconciler.demo.stage import (
     ASTER_ID,
     BIRCH_ID,
@@ -36,7 +36,6 @@ from reconciler.demo.stage import (
 from reconciler.demo.token_code import CREATION_CODE
 from reconciler.kernel.refusals import Refusal
 
-HOST: Final = "127.0.0.1"
 #: Each payment comes from an account of its own; after so many they come round again.
 ACCOUNTS: Final = 60
 START_TIMEOUT_S: Final = 60.0
@@ -72,8 +71,9 @@ class AnvilStageChain:
     def __init__(
         self, session: aiohttp.ClientSession, port: int, chain_id: int, label: str
     ) -> None:
-        self.chain_id = chain_id
+        self.name = chain_name(chain_id)
         self.label = label
+        self.first_height = 0
         self.url = f"http://{HOST}:{port}"
         self._session = session
         self._questions = itertools.count(1)
@@ -98,7 +98,7 @@ class AnvilStageChain:
         tx = await self._send(self._accounts[0], data=data)
         await self.mine(time_s)
         receipt = await self.ask("eth_getTransactionReceipt", tx)
-        contract = parse_address(chain_name(self.chain_id), receipt["contractAddress"]).display
+        contract = parse_address(self.name, receipt["contractAddress"]).display
         for account in self._accounts:
             call = _call(MINT, account, FLOAT * 10**decimals)
             await self._send(self._accounts[0], to=contract, data=call)
@@ -182,12 +182,12 @@ async def anvil_stage(time: ChainTime, *, genesis_s: int) -> AsyncIterator[Stage
     timeout = aiohttp.ClientTimeout(total=ANSWER_TIMEOUT_S)
     async with contextlib.AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
-        ports = _free_ports(2)
+        ports = free_ports(2)
         nodes = []
         for port, (chain_id, label) in zip(
             ports, ((ASTER_ID, "Aster"), (BIRCH_ID, "Birch")), strict=True
         ):
-            await stack.enter_async_context(_running(binary, port, chain_id, genesis_s))
+            await stack.enter_async_context(running(_command(binary, port, chain_id, genesis_s)))
             nodes.append(AnvilStageChain(session, port, chain_id, label))
         aster, birch = nodes
         await asyncio.gather(aster.start(), birch.start())
@@ -202,32 +202,13 @@ async def anvil_stage(time: ChainTime, *, genesis_s: int) -> AsyncIterator[Stage
         )
 
 
-@asynccontextmanager
-async def _running(
-    binary: str, port: int, chain_id: int, genesis_s: int
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    options = ["--host", HOST, "--port", str(port), "--chain-id", str(chain_id), "--no-mining"]
-    options += ["--accounts", str(ACCOUNTS), "--balance", str(FLOAT), "--order", "fifo"]
-    options += ["--timestamp", str(genesis_s), "--slots-in-an-epoch", str(FINALITY_LAG // 2)]
-    nowhere = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(
-        binary, *options, "--silent", stdout=nowhere, stderr=nowhere
+def _command(binary: str, port: int, chain_id: int, genesis_s: int) -> Sequence[str]:
+    return (
+        *(binary, "--host", HOST, "--port", str(port), "--chain-id", str(chain_id), "--no-mining"),
+        *("--accounts", str(ACCOUNTS), "--balance", str(FLOAT), "--order", "fifo", "--silent"),
+        *("--timestamp", str(genesis_s), "--slots-in-an-epoch", str(FINALITY_LAG // 2)),
     )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 def _call(selector: str, to: str, amount: int) -> str:
     return f"{selector}{to[2:].lower():0>64}{amount:064x}"
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.codes import ExceptionKind
+from schemas.codes import ExceptionKind, TransferState
 from schemas.events import PaymentEvent, PaymentException
 
 #: Older lines are forgotten: a demo may run for days.
@@ -27,6 +27,13 @@ class Line(Struct, frozen=True, kw_only=True):
     order: str
     text: str
     tone: str = "plain"
+
+
+def is_unmined(event: PaymentEvent | None) -> bool:
+    """Tell whether money of an order was seen that stands in no block."""
+    return event is not None and any(
+        transfer.state is TransferState.SEEN for transfer in event.transfers
+    )
 
 
 class Book:

@@ -13,21 +13,19 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Final
 
 import msgspec
 from aiohttp import web
 
 from chains.registry import parse_transaction_id
 from reconciler.demo.book import Line
+from reconciler.demo.nodes import HOST
 from reconciler.demo.play import Play
 from reconciler.demo.remote import Answer, NotMoved, OrderLine, Wish, state_file
 from reconciler.demo.stage import StageError
 from reconciler.demo.words import amount_words, attention_words, money_of, phase_words, time_left
 from reconciler.kernel.refusals import Refusal
 from schemas.amounts import AmountError
-
-HOST: Final = "127.0.0.1"
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from reconciler.demo.stage import (
     StageChain,
     StageError,
     Tip,
+    chain_name,
     coin_of,
     token_of,
 )
@@ -30,8 +31,9 @@ class DevnetStageChain:
     """A scripted chain."""
 
     def __init__(self, devnet: Devnet, chain_id: int, label: str, *, genesis_s: int) -> None:
-        self.chain_id = chain_id
+        self.name = chain_name(chain_id)
         self.label = label
+        self.first_height = 0
         self.chain: DevnetChain = devnet.add_chain(chain_id, block_time_s=1, genesis_time=genesis_s)
         self.chain.finality_lag(FINALITY_LAG)
         self.url = devnet.url(chain_id)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -17,10 +18,11 @@ from rich.text import Text
 from reconciler.demo.anvil_stage import anvil_stage
 from reconciler.demo.control import Control, only_one
 from reconciler.demo.devnet_stage import devnet_stage
+from reconciler.demo.litecoin_chain import find_litecoind
 from reconciler.demo.play import STORY_TIMEOUT_S, Play, StageFactory, open_theatre
 from reconciler.demo.screen import Screen
 from reconciler.demo.stories import STORIES, Ask, Story
-from reconciler.demo.words import command_words
+from reconciler.demo.words import command_words, number_words
 from reconciler.kernel.clock import Clock, SystemClock
 from reconciler.observability.logs import set_up_logs
 from reconciler.observability.stopping import Job, run_until_stopped
@@ -30,6 +32,7 @@ YOURS: Final = (
     Ask(order="yours-1", route="dollar", amount="40.00"),
     Ask(order="yours-2", route="coin", amount="0.10"),
     Ask(order="yours-3", route="birch", amount="15.00"),
+    Ask(order="yours-4", route="litecoin", amount="0.50", on_litecoin=True),
 )
 #: Sections of README.md that say how to go on, and what each is for, within 80 columns.
 GO_ON: Final = {
@@ -39,6 +42,7 @@ GO_ON: Final = {
     "When a person is needed": "how to answer what was shown",
 }
 
+_WIDTH: Final = 79
 _STAGES: Final[dict[str, StageFactory]] = {"devnet": devnet_stage, "anvil": anvil_stage}
 
 
@@ -62,7 +66,7 @@ async def perform(
     alone = contextlib.nullcontext() if once else only_one()
     with alone, log_path.open("w", encoding="utf-8") as log:
         set_up_logs("info", stream=log)
-        console.print(_welcome(chain))
+        console.print(_welcome(chain, stories))
         async with open_theatre(
             _STAGES[chain], folder, clock=clock, stories=stories, patience_s=patience_s
         ) as theatre:
@@ -82,18 +86,31 @@ async def _tell(play: Play, stop: asyncio.Event, *, once: bool) -> None:
     if once:
         stop.set()
     else:
-        await play.invite(*YOURS)
+        yours = [ask for ask in YOURS if play.stage.litecoin or not ask.on_litecoin]
+        await play.invite(*yours)
     # the other jobs go on until the process is told to stop
     await asyncio.Event().wait()
 
 
-def _welcome(chain: str) -> Text:
+def _welcome(chain: str, stories: Sequence[Story]) -> Text:
     chains = "two chains of the demo's own" if chain == "devnet" else "two anvil nodes"
+    there = find_litecoind() is not None
+    told = [story for story in stories if there or not story.on_litecoin]
+    if any(story.on_litecoin for story in told):
+        chains += " and a Litecoin node"
+    orders = number_words(sum(len(story.asks) for story in told))
     return Text(
-        f" A shop, eleven orders and {chains}; between them the real\n service: watchers, intake, "
-        "relay, a SQLite file. Nothing leaves this machine.\n An hour to pay lasts ten seconds where "
-        "a story waits for its end.\n"
+        _paragraph(
+            f"A shop, {orders} orders and {chains}; between them the real service: watchers, intake, "
+            "relay, a SQLite file. Nothing leaves this machine. An hour to pay lasts ten seconds "
+            "where a story waits for its end."
+        )
+        + "\n"
     )
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, initial_indent=" ", subsequent_indent=" ")
 
 
 def _sum_up(console: Console, play: Play, *, once: bool) -> int:
@@ -115,12 +132,14 @@ def _summary(play: Play) -> Text:
     events = sum(len(events) for events in book.events.values())
     people = sum(one.open for one in book.exceptions.values())
     paid = len(play.script.paid.by_tx)
-    name = {10: "ten"}.get(len(play.stories), str(len(play.stories)))
+    name = number_words(len(play.stories))
     told = Text.assemble(
         (f"\n All {name} stories ended right", "bold green"),
         f" in {play.took_s:.0f} s: {len(book.events)} orders, {paid} payments,\n {events} events "
         f"without a gap, nothing credited twice, {people} matters shown to a person.\n",
     )
+    if play.untold:
+        told.append(f"\n{_paragraph(play.untold)}\n")
     told.append("\n How to go on\n", style="bold")
     for what, why in (
         ("make demo", "again, and its chains go on"),

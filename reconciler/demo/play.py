@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.config import Settings
 from reconciler.demo.book import Book
 from reconciler.demo.chain_time import ChainTime
 from reconciler.demo.endings import has_ended, told, wrong_with, wrong_with_credits
+from reconciler.demo.litecoin_chain import (
+    LITECOIN,
+    NoLitecoind,
+    find_litecoind,
+    litecoin_address,
+    litecoin_chain,
+)
 from reconciler.demo.script import Script
 from reconciler.demo.shop import Shop
 from reconciler.demo.shop_settings import QUICK_S, write_settings
@@ -45,6 +54,10 @@ StageFactory = Callable[..., AbstractAsyncContextManager[Stage]]
 STORY_TIMEOUT_S: Final = 180.0
 #: Chains begin so long before the first order.
 PAST_S: Final = 60
+_NO_LITECOIND: Final = (
+    "Two more stories are told where litecoind is: apt-get install litecoind on Debian, "
+    "Litecoin Core elsewhere."
+)
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -57,7 +70,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Play:
-    """One performance. `outcomes` fills as stories end."""
+    """One performance. `outcomes` fills as stories end; `untold` says which could not be told here."""
 
     def __init__(
         self,
@@ -67,11 +80,13 @@ class Play:
         stories: Sequence[Story],
         *,
         patience_s: float = STORY_TIMEOUT_S,
+        untold: str = "",
     ) -> None:
         self.stage = stage
         self.shop = shop
         self.clock = clock
         self.stories = stories
+        self.untold = untold
         self.script = Script(stage, shop, clock)
         self._patience_s = patience_s
         self.outcomes: dict[int, Outcome] = {}
@@ -184,7 +199,12 @@ async def open_theatre(
     """Set up chains, files, tables, topics and parts. Nothing runs yet."""
     time = ChainTime(clock)
     genesis_s = int(clock.now().timestamp()) - PAST_S
-    async with make_stage(time, genesis_s=genesis_s) as stage:
+    async with AsyncExitStack() as stack:
+        stage = await stack.enter_async_context(make_stage(time, genesis_s=genesis_s))
+        untold = ""
+        if any(story.on_litecoin for story in stories):
+            stage, untold = await _with_litecoin(stack, stage, clock)
+        told = [story for story in stories if stage.litecoin or not story.on_litecoin]
         for chain in stage.chains.values():
             await stage.mine_once(chain)
         settings = write_settings(stage, folder)
@@ -193,10 +213,23 @@ async def open_theatre(
             shop = Shop(parts.stream, stage, Book(), clock)
             await shop.open()
             try:
-                play = Play(stage, shop, clock, stories, patience_s=patience_s)
+                play = Play(stage, shop, clock, told, patience_s=patience_s, untold=untold)
                 yield Theatre(play=play, jobs=_service_jobs(parts) | _own_jobs(play))
             finally:
                 await shop.close()
+
+
+async def _with_litecoin(stack: AsyncExitStack, stage: Stage, clock: Clock) -> tuple[Stage, str]:
+    """Give the stage with a Litecoin node on it; or as it is, and a sentence that says why."""
+    binary = find_litecoind()
+    if binary is None:
+        return stage, _NO_LITECOIND
+    now_s = int(clock.now().timestamp())
+    try:
+        chain = await stack.enter_async_context(litecoin_chain(binary, now_s=now_s))
+    except NoLitecoind as error:
+        return stage, f"Two more stories need a Litecoin node, and there is none: {error}."
+    return replace(stage, litecoin=chain, litecoin_coin=LITECOIN), ""
 
 
 async def _migrate(settings: Settings) -> None:
@@ -216,9 +249,11 @@ def _service_jobs(parts: Parts) -> dict[str, Job]:
 
 def _own_jobs(play: Play) -> dict[str, Job]:
     stage, shop = play.stage, play.shop
-    return {
-        "mine aster": lambda: stage.mine_for_ever(stage.aster),
-        "mine birch": lambda: stage.mine_for_ever(stage.birch),
+    miners: dict[str, Job] = {
+        f"mine {chain.label.lower()}": partial(stage.mine_for_ever, chain)
+        for chain in stage.chains.values()
+    }
+    return miners | {
         "read events": shop.read_events,
         "read exceptions": shop.read_exceptions,
         "read rejected": shop.read_rejected,
@@ -231,5 +266,11 @@ def _command(ask: Ask) -> PlaceOrder:
         reference=OrderReference(ask.order),
         route=ask.route,
         amount_decimal=ask.amount,
-        address=None if ask.route == "shared" else shop_address(ask.order),
+        address=_address_for(ask),
     )
+
+
+def _address_for(ask: Ask) -> str | None:
+    if ask.route == "shared":
+        return None
+    return litecoin_address(ask.order) if ask.on_litecoin else shop_address(ask.order)

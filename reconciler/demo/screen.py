@@ -25,6 +25,7 @@ from reconciler.demo.words import (
     amount_words,
     attention_words,
     command_words,
+    number_words,
     phase_words,
     time_left,
 )
@@ -34,7 +35,7 @@ from schemas.events import PaymentEvent
 REDRAW_S: Final = 0.5
 #: Not more often than this: text that moves faster cannot be read.
 REST_S: Final = 0.12
-LINES_MIN: Final = 3
+LINES_MIN: Final = 1
 LINES_MAX: Final = 12
 
 _STYLES: Final = {
@@ -153,7 +154,7 @@ class Screen:
         rows = self._rows()
         parts: list[Text | Table] = [self._head(), self._table(rows)]
         if log:
-            room = self._console.height - len(rows) - 7
+            room = self._console.height - len(rows) - 6
             count = max(LINES_MIN, min(LINES_MAX, room))
             lines = self._play.book.lines_since(max(0, self._play.book.lines_total - count))
             padding = [Text("")] * (count - len(lines))
@@ -167,9 +168,10 @@ class Screen:
             for name, chain in stage.chains.items()
             if name in stage.tips
         )
+        count = number_words(len(self._play.stories))
         done = f"{len(self._play.outcomes)} of {len(self._play.stories)} ended"
         return Text.assemble(
-            ("\n Ten payments, side by side", "bold"),
+            (f"\n {count.capitalize()} payments, side by side", "bold"),
             (f"  {done}  {blocks}\n", "dim"),
             no_wrap=True,
             overflow="ellipsis",

@@ -6,9 +6,9 @@ import asyncio
 import itertools
 from typing import Final
 
-from reconciler.demo.book import Book, Line
+from reconciler.demo.book import Book, Line, is_unmined
 from reconciler.demo.shop import Shop
-from reconciler.demo.stage import Money, Stage, StageError
+from reconciler.demo.stage import Money, Stage, StageError, WaitingChain
 from reconciler.kernel.clock import Clock
 from schemas.codes import Attention, Phase
 from schemas.commands import ClaimPaid
@@ -84,6 +84,34 @@ class Script:
         tx = await self.stage.chains[money.chain].pay(money, event.address, units)
         self.paid.by_tx[tx] = (money, units)
         return tx
+
+    async def pay_waiting(self, order: str) -> str:
+        """Pay what an order asks for so that no miner takes it, and wait until the shop is told of it.
+
+        **Raises**: `StageError`.
+        """
+        event = await self.placed(order)
+        money = self.stage.money(event.asset)
+        tx = await self._litecoin.pay_little_fee(event.address, event.due)
+        self.paid.by_tx[tx] = (money, event.due)
+        self.says(order, f"paid {money.words(event.due)}")
+        await self.book.until(lambda: is_unmined(self.book.last(order)))
+        return tx
+
+    async def hurry(self, tx: str) -> None:
+        """Have the miners take a payment that waits."""
+        await self._litecoin.hurry(tx)
+
+    async def replace(self, order: str, tx: str) -> None:
+        """Pay what waits to its sender instead."""
+        await self._litecoin.replace(tx)
+        self.says(order, "took it back, unmined")
+
+    @property
+    def _litecoin(self) -> WaitingChain:
+        if self.stage.litecoin is None:
+            raise StageError("there is no litecoind")
+        return self.stage.litecoin
 
     async def claim(self, order: str, tx: str | None) -> None:
         """Press "I've paid"."""

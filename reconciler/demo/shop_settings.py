@@ -14,7 +14,6 @@ from reconciler.demo.stage import (
     Money,
     Stage,
     StageChain,
-    chain_name,
     shop_address,
 )
 
@@ -68,7 +67,7 @@ clock_slack = "1s"
 _CHAIN_TABLE: Final = """
 [chains."{chain}"]
 rpc = ["{url}"]
-start_at = 0
+start_at = {first_height}
 poll_interval = "200ms"
 """
 #: An hour to pay, as in a shop; `quick` shows in seconds what ends after an hour.
@@ -105,6 +104,23 @@ deposit = {{ mode = "given" }}
 finality = [{{ depth = 2 }}]
 retracted_patience = "3s"
 """
+#: Its own hour and its own ten seconds; a chain's time is some blocks behind here.
+_LITECOIN_ROUTES: Final = """
+[[routes]]
+name = "litecoin"
+asset = "{coin}"
+deposit = {{ mode = "given" }}
+finality = [{{ depth = 3 }}]
+[[routes]]
+name = "litecoin-quick"
+asset = "{coin}"
+deposit = {{ mode = "given" }}
+finality = [{{ depth = 2 }}]
+quote = "{quick_s}s"
+claim_extension = "2s"
+claim_extension_known = "2s"
+claim_patience = "3s"
+"""
 
 
 def write_settings(stage: Stage, folder: Path) -> Settings:
@@ -116,11 +132,11 @@ def write_settings(stage: Stage, folder: Path) -> Settings:
 
 
 def _catalogue(stage: Stage) -> str:
+    own = {one.name: one for one in (stage.aster, stage.birch)}
     rows = [
-        _CHAIN.format(chain=chain, name=one.label, block_s=BLOCK_S)
-        for chain, one in stage.chains.items()
+        _CHAIN.format(chain=chain, name=one.label, block_s=BLOCK_S) for chain, one in own.items()
     ]
-    rows += [_asset(money, stage.chains[money.chain]) for money in stage.listed]
+    rows += [_asset(money, own[money.chain]) for money in stage.listed]
     return "".join(rows)
 
 
@@ -141,8 +157,8 @@ def _settings(stage: Stage, folder: Path) -> str:
         key=json.dumps(secrets.token_hex(32)),
     )
     tables = [
-        _CHAIN_TABLE.format(chain=chain_name(one.chain_id), url=one.url)
-        for one in (stage.aster, stage.birch)
+        _CHAIN_TABLE.format(chain=one.name, url=one.url, first_height=one.first_height)
+        for one in stage.chains.values()
     ]
     routes = _ROUTES.format(
         dollar=stage.dollar.asset,
@@ -151,4 +167,6 @@ def _settings(stage: Stage, folder: Path) -> str:
         shared=shop_address("shared"),
         quick_s=QUICK_S,
     )
+    if stage.litecoin_coin is not None:
+        routes += _LITECOIN_ROUTES.format(coin=stage.litecoin_coin.asset, quick_s=QUICK_S)
     return head + "".join(tables) + routes

@@ -1,6 +1,6 @@
-"""What the stories need of a chain, whatever stands behind it; and what is paid on the two chains.
+"""What the stories need of a chain, whatever stands behind it; and what is paid on the chains.
 
-`devnet_stage` and `anvil_stage` implement it. Amounts are base units.
+`devnet_stage`, `anvil_stage` and `litecoin_chain` implement it. Amounts are base units.
 """
 
 from __future__ import annotations
@@ -58,11 +58,15 @@ class Tip(Struct, frozen=True):
 
 
 class StageChain(Protocol):
-    """One chain of the demo, as its customers and its miner use it."""
+    """One chain of the demo, as its customers and its miner use it.
 
-    chain_id: int
+    `first_height` is where the shop's watching begins.
+    """
+
+    name: ChainName
     label: str
     url: str
+    first_height: int
 
     async def pay(self, money: Money, to: str, amount: int) -> str:
         """Send from an account that nobody used before; gives the transaction. It waits for a block."""
@@ -93,12 +97,31 @@ class StageChain(Protocol):
         ...
 
 
+class WaitingChain(StageChain, Protocol):
+    """A chain whose payments are seen while they wait for a block, and may be replaced until then."""
+
+    async def pay_little_fee(self, to: str, amount: int) -> str:
+        """Send as `pay`, with a fee that no miner takes: it waits."""
+        ...
+
+    async def hurry(self, tx: str) -> None:
+        """Have the miners take what they left waiting."""
+        ...
+
+    async def replace(self, tx: str) -> str:
+        """Replace what waits by a payment to its sender; gives that."""
+        ...
+
+
 class StageError(Exception):
     """A chain cannot do what it was told; the sentence says why."""
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """Both chains and everything that is paid on them. `tips` are kept by the miners."""
+    """The chains and everything that is paid on them. `tips` are kept by the miners.
+
+    `litecoin` and its coin are None where there is no litecoind.
+    """
 
     aster: StageChain
     birch: StageChain
@@ -107,23 +130,27 @@ class Stage(Struct, frozen=True, kw_only=True):
     aster_coin: Money
     birch_dollar: Money
     birch_coin: Money
+    litecoin: WaitingChain | None = None
+    litecoin_coin: Money | None = None
     time: ChainTime
     tips: dict[ChainName, Tip]
 
     @property
     def chains(self) -> Mapping[ChainName, StageChain]:
-        """Both chains by name."""
-        return {chain_name(chain.chain_id): chain for chain in (self.aster, self.birch)}
+        """Every chain by name."""
+        every = (self.aster, self.birch, self.litecoin)
+        return {chain.name: chain for chain in every if chain is not None}
 
     @property
     def listed(self) -> Sequence[Money]:
-        """What the catalogue knows."""
+        """What the shop's own catalogue knows; Litecoin's coin stands in the built-in one."""
         every = (self.aster_coin, self.dollar, self.birch_coin, self.birch_dollar)
         return [money for money in every if money.listed]
 
     def money(self, asset: AssetName) -> Money:
         """Give what an asset is. **Raises**: KeyError."""
-        return {money.asset: money for money in (*self.listed, self.look_alike)}[asset]
+        every = (*self.listed, self.look_alike, self.litecoin_coin)
+        return {money.asset: money for money in every if money is not None}[asset]
 
     async def mine_for_ever(self, chain: StageChain) -> None:
         """Make a block a second, as long as chain time moves on."""
@@ -139,7 +166,7 @@ class Stage(Struct, frozen=True, kw_only=True):
         if time_s is not None:
             await chain.mine(time_s)
             tip = await chain.tip()
-        self.tips[chain_name(chain.chain_id)] = tip
+        self.tips[chain.name] = tip
 
 
 def chain_name(chain_id: int) -> ChainName:

@@ -1,4 +1,4 @@
-"""The ten stories: what each customer does, how it has to end, and one sentence on what happened.
+"""The stories: what each customer does, how it has to end, and one sentence on what happened.
 
 A story is told through `Script`; how it has to end is data that `endings` checks.
 """
@@ -22,6 +22,7 @@ class Ask(Struct, frozen=True, kw_only=True):
     order: str
     route: str
     amount: str
+    on_litecoin: bool = False
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -49,6 +50,11 @@ class Story(Struct, frozen=True, kw_only=True):
     endings: tuple[Ending, ...]
     sentence: str
     short: bool = False
+
+    @property
+    def on_litecoin(self) -> bool:
+        """Whether it is told on a Litecoin node alone."""
+        return any(ask.on_litecoin for ask in self.asks)
 
 
 async def _exact(script: Script) -> None:
@@ -117,6 +123,21 @@ async def _reorganised(script: Script) -> None:
     await script.see("reorganised", Phase.CONFIRMED)
     await script.pause(2.0)
     await script.take_back(money, tx)
+
+
+async def _litecoin(script: Script) -> None:
+    await script.pause(1.4)
+    tx = await script.pay_waiting("litecoin")
+    await script.pause(1.0)
+    await script.hurry(tx)
+
+
+async def _replaced(script: Script) -> None:
+    await script.pause(1.6)
+    tx = await script.pay_waiting("replaced")
+    await script.pause(1.0)
+    await script.replace("replaced", tx)
+    await script.happened("replaced", "withdrawn")
 
 
 _SEEN: Final = ("awaiting", "detected")
@@ -288,5 +309,38 @@ STORIES: Final[tuple[Story, ...]] = (
         ),
         sentence="The payment was confirmed, then the chain replaced the blocks that held it: the "
         "shop is told to lock the machine, and a person sees it at once.",
+    ),
+    Story(
+        number=11,
+        title="Paid on Litecoin",
+        asks=(Ask(order="litecoin", route="litecoin", amount="0.25", on_litecoin=True),),
+        act=_litecoin,
+        endings=(
+            Ending(
+                order="litecoin",
+                phase=Phase.CONFIRMED,
+                kinds=(*_SEEN, "confirmed"),
+                counted="0.25",
+            ),
+        ),
+        sentence="{counted} was seen on a real Litecoin node before any block held it, and was "
+        "final three blocks later.",
+    ),
+    Story(
+        number=12,
+        title="Replaced",
+        asks=(Ask(order="replaced", route="litecoin-quick", amount="0.25", on_litecoin=True),),
+        act=_replaced,
+        endings=(
+            Ending(
+                order="replaced",
+                phase=Phase.EXPIRED,
+                kinds=(*_SEEN, "withdrawn", "expired"),
+                counted="0",
+            ),
+        ),
+        sentence="While the payment waited for a block, its sender replaced it by one to themselves: "
+        "what was seen is withdrawn, the order expired, and the machines are free for others.",
+        short=True,
     ),
 )

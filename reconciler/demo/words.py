@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from reconciler.demo.book import is_unmined
 from reconciler.demo.stage import Money, Stage
 from schemas.codes import Attention, Phase, TransferState, sentence
 from schemas.events import EventKind, PaymentEvent, PaymentException
@@ -38,6 +39,8 @@ def phase_words(event: PaymentEvent, stage: Stage) -> Said:
     text, tone = _PHASES[event.phase]
     if event.phase is not Phase.DETECTED:
         return text, tone
+    if is_unmined(event):
+        return f"{text}, in no block", tone
     depths = [
         (_depth_now(transfer.block.height, stage, event), transfer.depth_required)
         for transfer in event.transfers
@@ -82,10 +85,12 @@ def event_line(event: PaymentEvent, before: PaymentEvent | None, stage: Stage) -
     due, final = money.words(event.due), money.words(event.received_final)
     label = stage.chains[event.chain].label
     span = int((event.deadline - event.occurred_at).total_seconds())
+    pending = money.words(event.received_pending)
+    not_yet = "in no block" if is_unmined(event) else "not final"
     texts: dict[EventKind, Said] = {
         EventKind.AWAITING: (f"placed: {due} on {label}, {_span(span)} to pay", "quiet"),
         EventKind.CLAIMED: ('the customer pressed "I\'ve paid"', "busy"),
-        EventKind.DETECTED: (f"seen: {money.words(event.received_pending)}, not final yet", "busy"),
+        EventKind.DETECTED: (f"seen: {pending}, {not_yet} yet", "busy"),
         EventKind.WITHDRAWN: ("what was seen is gone", "warn"),
         EventKind.PARTIALLY_PAID: (f"{final} is final, {_missing(event, money)} to go", "busy"),
         EventKind.CONFIRMED: (f"confirmed: {final} of {due} is final", "good"),
@@ -119,6 +124,12 @@ def command_words() -> str:
     if shutil.which(called.name) == str(called):
         return called.name
     return str(called.relative_to(Path.cwd())) if called.is_relative_to(Path.cwd()) else str(called)
+
+
+def number_words(number: int) -> str:
+    """Write the numbers that the demo begins its sentences with."""
+    words = {10: "ten", 11: "eleven", 12: "twelve", 13: "thirteen"}
+    return words.get(number, str(number))
 
 
 def _adjusted(event: PaymentEvent, before: PaymentEvent | None, stage: Stage) -> Said:

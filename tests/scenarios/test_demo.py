@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from reconciler.demo.stories import STORIES
+from reconciler.demo.litecoin_chain import find_litecoind
+from reconciler.demo.stories import STORIES, Story
 from tests.parts.anvil.node import find_binary
 from tests.parts.need import missing
 
@@ -25,8 +27,13 @@ WAIT_S = 200
 pytestmark = pytest.mark.scenario
 
 
-def environment(folder: Path) -> dict[str, str]:
+TEN = [story for story in STORIES if not story.on_litecoin]
+
+
+def environment(folder: Path, *, litecoind: bool = False) -> dict[str, str]:
+    """Without litecoind there is nothing on the PATH at all: the ten stories need nothing of it."""
     return os.environ | {
+        "PATH": os.environ["PATH"] if litecoind else str(folder / "nothing"),
         "XDG_STATE_HOME": str(folder / "state"),
         "TMPDIR": str(folder),
         "PYTHONUNBUFFERED": "1",
@@ -34,11 +41,11 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
-def run(folder: Path, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str, litecoind: bool = False) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *arguments],
-        cwd=cwd,
-        env=environment(folder),
+        cwd=ROOT,
+        env=environment(folder, litecoind=litecoind),
         capture_output=True,
         text=True,
         timeout=WAIT_S,
@@ -46,26 +53,65 @@ def run(folder: Path, *arguments: str, cwd: Path = ROOT) -> subprocess.Completed
     )
 
 
-def check_ten_endings(output: str) -> None:
+def require_litecoind() -> None:
+    if find_litecoind() is None:
+        missing("litecoind", "install the package litecoind (`make system`)")
+
+
+def check_endings(output: str, stories: Sequence[Story]) -> None:
     """Every story is told once, with its events and its sentence, and with no amount left open."""
-    for story in STORIES:
+    assert len(re.findall(r"  ended right$", output, re.MULTILINE)) == len(stories)
+    for story in stories:
         title = rf"^ {story.number:>2}  {re.escape(story.title)}  ended right$"
         events = "".join(
             rf"\n     {re.escape(ending.order)}: awaiting → .+" for ending in story.endings
         )
         words = [re.escape(part) for part in re.split(r"\{\w+\}", story.sentence)]
-        sentence = r"[0-9.]+ (?:DUSD|AST)".join(words)
+        sentence = r"[0-9.]+ (?:DUSD|AST|tLTC)".join(words)
         assert len(re.findall(rf"{title}{events}\n     {sentence}$", output, re.MULTILINE)) == 1, (
             story.title
         )
 
 
-def test_the_ten_stories_end_right_and_leave_nothing_behind(tmp_path: Path):
+def processes_of(folder: Path) -> list[str]:
+    """Name the processes that were started with a path in a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().decode(errors="replace").replace("\0", " ")
+            if str(folder) in words:
+                found.append(words)
+    return found
+
+
+def test_without_litecoind_ten_stories_end_right_and_it_is_said_how_to_see_two_more(
+    tmp_path: Path,
+):
     done = run(tmp_path, "--once")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    check_ten_endings(done.stdout)
+    check_endings(done.stdout, TEN)
+    assert "A shop, eleven orders and two chains of the demo's own;" in done.stdout
     assert "All ten stories ended right" in done.stdout
+    said = " ".join(done.stdout.split())
+    assert (
+        "Two more stories are told where litecoind is: apt-get install litecoind on Debian" in said
+    )
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+@pytest.mark.litecoind
+def test_with_litecoind_two_more_stories_end_right_and_no_node_is_left(tmp_path: Path):
+    require_litecoind()
+    done = run(tmp_path, "--once", litecoind=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    check_endings(done.stdout, STORIES)
+    assert re.search(r"litecoin +#2 seen: 0\.25 tLTC, in no block yet$", done.stdout, re.MULTILINE)
+    assert re.search(r"replaced +#3 what was seen is gone$", done.stdout, re.MULTILINE)
+    assert "All twelve stories ended right" in done.stdout
+    assert "Two more stories" not in done.stdout
+    assert processes_of(tmp_path) == []
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
@@ -75,18 +121,19 @@ def test_the_same_stories_on_anvil(tmp_path: Path):
         missing("anvil", "run `make parts` (it needs nodejs and npm: `make system`)")
     done = run(tmp_path, "--once", "--chain", "anvil")
     assert done.returncode == 0, done.stdout + done.stderr
-    check_ten_endings(done.stdout)
+    check_endings(done.stdout, TEN)
 
 
 class RunningDemo:
     """A demo that goes on after its stories, and what it has said so far."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, litecoind: bool) -> None:
         self.folder = folder
+        variables = environment(folder, litecoind=litecoind)
         self.output_path = folder / "output"
         with self.output_path.open("w") as output:
             self.process = subprocess.Popen(
-                COMMAND, cwd=ROOT, env=environment(folder), stdout=output, stderr=output
+                COMMAND, cwd=ROOT, env=variables, stdout=output, stderr=output
             )
 
     def wait_for(self, pattern: str) -> None:
@@ -103,8 +150,8 @@ class RunningDemo:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[RunningDemo]:
-    demo = RunningDemo(folder)
+def running(folder: Path, *, litecoind: bool = False) -> Iterator[RunningDemo]:
+    demo = RunningDemo(folder, litecoind=litecoind)
     try:
         yield demo
     finally:
@@ -155,6 +202,28 @@ def test_another_terminal_moves_a_running_demo(tmp_path: Path):
         demo.process.send_signal(signal.SIGTERM)
         assert demo.process.wait(WAIT_S) == 0
     assert [path.name for path in (tmp_path / "state").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.litecoind
+def test_another_terminal_pays_on_litecoin_and_a_killed_demo_leaves_no_node(tmp_path: Path):
+    require_litecoind()
+    with running(tmp_path, litecoind=True) as demo:
+        demo.wait_for(r"yours-4 +#1 placed: 0\.50 tLTC on Litecoin")
+        assert "sent 0.50 tLTC to yours-4 on Litecoin" in demo.say("pay", "yours-4", "0.5")
+        demo.wait_for(r"yours-4 +#3 confirmed: 0\.50 tLTC of 0\.50 tLTC")
+        assert "kept their places" in demo.say("reorganise", "8", "--network", "litecoin", "--keep")
+        assert "are gone" in demo.say("reorganise", "40", "--network", "litecoin")
+        demo.wait_for(r"yours-4 +#\d+ reversed")
+        refused = run(tmp_path, "reorganise", "101", "--network", "litecoin")
+        assert "expected a depth of 1 to 100, found 101" in refused.stderr
+        assert re.search(r"^yours-4 +reversed .* Litecoin", demo.say("orders"), re.MULTILINE)
+
+        assert processes_of(tmp_path)
+        demo.process.kill()
+        deadline = time.monotonic() + WAIT_S
+        while processes_of(tmp_path):
+            assert time.monotonic() < deadline, processes_of(tmp_path)
+            time.sleep(0.1)
 
 
 def test_without_a_demo_the_other_terminal_says_how_to_start_one(tmp_path: Path):
