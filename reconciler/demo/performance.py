@@ -96,14 +96,14 @@ def _welcome(chain: str, stories: Sequence[Story]) -> Text:
     chains = "two chains of the demo's own" if chain == "devnet" else "two anvil nodes"
     there = find_litecoind() is not None
     told = [story for story in stories if there or not story.on_litecoin]
-    if any(story.on_litecoin for story in told):
-        chains += " and a Litecoin node"
-    orders = number_words(sum(len(story.asks) for story in told))
+    orders = f"{number_words(sum(len(story.asks) for story in told))} orders"
+    more = any(story.on_litecoin for story in told)
+    cast = f"{orders}, {chains} and a Litecoin node" if more else f"{orders} and {chains}"
     return Text(
         _paragraph(
-            f"A shop, {orders} orders and {chains}; between them the real service: watchers, intake, "
-            "relay, a SQLite file. Nothing leaves this machine. An hour to pay lasts ten seconds "
-            "where a story waits for its end."
+            f"A shop, {cast}; between them the real service: watchers, intake, relay, a SQLite file. "
+            "Nothing leaves this machine. An hour to pay lasts ten seconds where a story waits for "
+            "its end."
         )
         + "\n"
     )

@@ -59,13 +59,13 @@ class Column(Struct, frozen=True):
 
 _COLUMNS: Final = (
     Column("number", "#", 0, 2),
-    Column("story", "Story", 110, 16),
+    Column("story", "Story", 123, 16),
     Column("order", "Order", 0, 14),
-    Column("customer", "The customer", 94, 25),
+    Column("customer", "The customer", 106, 25),
     Column("payment", "Payment", 0, 19),
     Column("amount", "Received", 0, 20),
     Column("attention", "Attention", 80, 14),
-    Column("last", "Last event", 132, 14),
+    Column("last", "Last event", 138, 14),
     Column("left", "Ends", 0, 5),
 )
 

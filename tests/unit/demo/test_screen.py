@@ -11,7 +11,7 @@ from rich.console import Console
 
 from reconciler.demo.book import Book, Line
 from reconciler.demo.performance import YOURS
-from reconciler.demo.screen import Screen
+from reconciler.demo.screen import _COLUMNS, Screen
 from reconciler.demo.stories import STORIES
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -44,3 +44,9 @@ def test_every_order_the_newest_line_and_how_to_go_on_fit(height: int):
     assert all(any(ask.order in line for line in shown) for ask in YOURS)
     assert "line 39" in shown[-2]
     assert "From another terminal" in shown[-1]
+
+
+@pytest.mark.parametrize("width", sorted({max(80, column.from_width) for column in _COLUMNS}))
+def test_no_column_is_cut_where_another_one_joins(width: int):
+    shown = [column for column in _COLUMNS if column.from_width <= width]
+    assert sum(column.width + 1 for column in shown) <= width
