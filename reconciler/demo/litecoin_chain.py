@@ -36,8 +36,7 @@ LOOK_EVERY_S: Final = 0.05
 #: How many blocks a story or a person may replace. Older coins alone are spent, so that whatever a
 #: replaced block held can be paid again.
 DEPTH_MAX: Final = 100
-#: Fifty coins may be spent when the first customer comes. From block 432 on there would be MWEB, whose
-#: first block a node cannot make without a wallet.
+#: Fifty coins may be spent when the first customer comes.
 _BLOCKS_BEFORE: Final = LITECOIN_REGTEST.coinbase_maturity + DEPTH_MAX + 50
 #: So many of these are right behind each other, up to now: a median of eleven is the chain's time.
 _BLOCKS_LATELY: Final = 11
@@ -291,7 +290,11 @@ async def litecoin_chain(binary: str, *, now_s: int) -> AsyncIterator[LitecoinCh
 
 
 def _command(binary: str, port: int, folder: Path) -> Sequence[str]:
-    """Write a command for a node that knows no other, replaces as BIP 125 says, and never has MWEB."""
+    """Write a command for a node that knows no other and replaces as BIP 125 says.
+
+    It never has MWEB, which regtest has from block 432 on and whose first block needs a wallet: without a
+    payment into the extension no block is valid then.
+    """
     never = 9_999_999_999
     return (
         *(binary, "-regtest", "-server", f"-datadir={folder}", "-listen=0", "-disablewallet"),

@@ -118,6 +118,16 @@ async def test_the_same_blocks_are_replaced_again_and_again(steps: Steps, depth:
     assert await chain.depth_of(tx) == 0
 
 
+async def test_a_demo_that_runs_for_minutes_mines_on_where_the_extension_would_begin(steps: Steps):
+    chain = steps.chain
+    await steps.mine(200)
+    assert (await chain.tip()).height > 432
+    tx = await chain.pay(LITECOIN, SHOP, AMOUNT)
+    await steps.mine(2)
+    await chain.reorganise(1)
+    assert await chain.depth_of(tx) == 3
+
+
 @pytest.mark.parametrize("depth", [-1, 0, DEPTH_MAX + 1])
 async def test_a_depth_that_cannot_be_is_refused(steps: Steps, depth: int):
     before = await steps.chain.tip()
