@@ -56,7 +56,7 @@ class UtxoClient(ABC):
 
     @abstractmethod
     async def waiting(self) -> list[str]:
-        """Name what waits in the mempool."""
+        """Name what waits in the mempool, in the node's words."""
 
     @abstractmethod
     async def transactions(self, names: Sequence[str]) -> list[LooseTransaction | ChainError]:

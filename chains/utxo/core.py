@@ -86,9 +86,8 @@ class CoreClient(UtxoClient):
         return bytes_of(decode(answer, str))
 
     async def waiting(self) -> list[str]:
-        """Name what waits in the mempool."""
-        names = decode(await self._node.ask("getrawmempool"), list[str])
-        return [hash_of(name) for name in names]
+        """Name what waits in the mempool, in the node's words: there may be a hundred thousand."""
+        return decode(await self._node.ask("getrawmempool"), list[str])
 
     async def transactions(self, names: Sequence[str]) -> list[LooseTransaction | ChainError]:
         """Give transactions that wait in the mempool; for each that cannot be had, why."""

@@ -12,9 +12,11 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from chains.errors import AnswerRefused
 from chains.port import WatchedAddresses
 from chains.utxo.block import Paid
 from chains.utxo.loose import LooseTransaction
+from chains.utxo.told_header import hash_of
 
 
 class Sighted(Struct, frozen=True):
@@ -35,8 +37,8 @@ class Waiting:
     """One mempool, as far as it was read."""
 
     def __init__(self) -> None:
-        self._read: dict[bytes, _Read] = {}
-        self._sights: dict[bytes, list[Sighted]] = {}
+        self._read: dict[str, _Read] = {}
+        self._sights: dict[str, list[Sighted]] = {}
         self._rivals: dict[str, str] = {}
         self._unread: dict[str, None] = {}
         self._watched = 0
@@ -54,16 +56,21 @@ class Waiting:
         """Take a whole listing: what is not in it waits no longer.
 
         To be read are, in this order, what pays an address that came to be watched, what is new, and
-        what could not be read yet.
+        what could not be read yet. What was listed before costs little: there may be 100,000.
+
+        **Raises**: `AnswerRefused` where a name is none of a transaction.
         """
-        present = {bytes.fromhex(name): name for name in names}
-        for gone in self._read.keys() - present.keys():
+        present = set(names)
+        for gone in self._read.keys() - present:
             del self._read[gone]
             self._sights.pop(gone, None)
-        waits = set(present.values())
-        self._rivals = {one: name for one, name in self._rivals.items() if name in waits}
+        self._rivals = {one: name for one, name in self._rivals.items() if name in present}
         queue = dict.fromkeys(self._to_read_again(watched))
-        unread = [name for raw, name in present.items() if raw not in self._read]
+        unread = [name for name in names if name not in self._read]
+        for name in unread:
+            if hash_of(name) != name:
+                message = f"expected the name of a transaction, found {name[:80]!r}"
+                raise AnswerRefused(message)
         queue |= dict.fromkeys(name for name in unread if name not in self._unread)
         queue |= dict.fromkeys(unread)
         self._unread = queue
@@ -87,13 +94,12 @@ class Waiting:
         outpoints: Collection[str],
     ) -> None:
         """Take a transaction that was read."""
-        raw = bytes.fromhex(found.txid)
-        known = self._read.get(raw)
+        known = self._read.get(found.txid)
         at = now if known is None else known.at
-        self._read[raw] = _Read(at, tuple({paid.script for paid in found.pays}))
+        self._read[found.txid] = _Read(at, tuple({paid.script for paid in found.pays}))
         ours = [Sighted(paid, at) for paid in found.pays if paid.script in watched]
         if ours:
-            self._sights[raw] = ours
+            self._sights[found.txid] = ours
         self._rivals |= dict.fromkeys(set(found.spends).intersection(outpoints), found.txid)
 
     def _to_read_again(self, watched: WatchedAddresses) -> list[str]:
@@ -101,13 +107,11 @@ class Waiting:
         if len(watched) == self._watched:
             return []
         self._watched = len(watched)
-        return [
-            raw.hex() for raw, read in self._read.items() if self._pays_more(raw, read, watched)
-        ]
+        return [name for name, read in self._read.items() if self._pays_more(name, read, watched)]
 
-    def _pays_more(self, raw: bytes, read: _Read, watched: WatchedAddresses) -> bool:
+    def _pays_more(self, name: str, read: _Read, watched: WatchedAddresses) -> bool:
         ours = [script for script in read.scripts if script in watched]
         if not ours:
             return False
-        told = {sighted.paid.script for sighted in self._sights.get(raw, ())}
+        told = {sighted.paid.script for sighted in self._sights.get(name, ())}
         return not told.issuperset(ours)

@@ -148,6 +148,10 @@ class Ending:
         for row in self.transfers.values():
             if row["state"] in ON_CHAIN and row["tx"] not in self.standing:
                 raise Violation(f"{row['transfer']} is {row['state']}, and no chain has it")
+        for row in self.transfers.values():
+            street = next(one for one in self.world.streets if one.name == row["chain"])
+            if row["state"] == TransferState.SEEN and street.is_impossible(row["tx"]):
+                raise Violation(f"{row['transfer']} waits, and its money was spent otherwise")
         for name, parts in self.shares.items():
             if sum(parts.values()) > int(self.transfers[name]["amount"]):
                 raise Violation(f"{name}: shares {parts} are more than it")
@@ -331,6 +335,17 @@ class Ending:
                     raise Violation(f"{lane.name} has no watermark")
                 if len({mark.log_id for mark in marks}) != 1:
                     raise Violation(f"{lane.name} has several log ids")
+                for mark in marks:
+                    self._check_time(street, mark)
+
+    def _check_time(self, street: Street, mark: Watermark) -> None:
+        """No chain is further than it says itself."""
+        block = street.block(mark.hash)
+        if block is None or block.height != mark.height:
+            raise Violation(f"a watermark names {mark.hash} at {mark.height}, which no chain had")
+        says = self._time(street.time_of(block))
+        if mark.time > says:
+            raise Violation(f"{street.name} is said to be at {mark.time}, its block says {says}")
 
     def check_journal(self) -> None:
         """Every chain of entries is whole, and every event that an order counts was told."""

@@ -219,6 +219,14 @@ class Street(ABC):
     def hash_of(self, block: Any) -> str:
         """Write a block's hash as the chain does."""
 
+    @abstractmethod
+    def time_of(self, block: Any) -> int:
+        """Give how far the chain is by a block, in seconds since 1970."""
+
+    @abstractmethod
+    def is_impossible(self, tx: str) -> bool:
+        """Tell whether a transaction that stands spends what this one would."""
+
 
 class EvmStreet(Street):
     """A chain with tokens."""
@@ -346,6 +354,13 @@ class EvmStreet(Street):
 
     def hash_of(self, block: Block) -> str:
         return data(block.hash)
+
+    def time_of(self, block: Block) -> int:
+        return block.time
+
+    def is_impossible(self, tx: str) -> bool:
+        """No money is said to wait here: what is sent says nothing of what will be moved."""
+        return False
 
 
 def lies_of_any_node(lot: Random, times: int) -> Sequence[Fault]:

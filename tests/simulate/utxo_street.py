@@ -170,3 +170,12 @@ class UtxoStreet(Street):
 
     def hash_of(self, block: Block) -> str:
         return shown(block.hash)
+
+    def time_of(self, block: Block) -> int:
+        return block.median_time
+
+    def is_impossible(self, tx: str) -> bool:
+        world, head = self.chain.world, self.chain.world.tree.head
+        known = world.known(hash_bytes(tx))
+        spenders = [world.spender(one, head) for one in known.spends]
+        return any(one is not None and one.txid != known.txid for one in spenders)
