@@ -34,7 +34,7 @@ from reconciler.stream.promise import Fenced, StreamError, TopicsDiffer
 #: Command: what it does, and the function that does it. In the order in which help shows them.
 COMMANDS: Final = {
     "demo": (
-        "Show ten payments, side by side, before your eyes.",
+        "Show ten payments side by side, and two more on Litecoin where it is installed.",
         "reconciler.commands.demo:app",
     ),
     "migrate": (
