@@ -46,6 +46,8 @@ _BITCOIN: Final = "bip122:000000000019d6689c085ae165831e93"
 _RETRACTED_PATIENCE: Final = timedelta(minutes=10)
 _RETRACTED_PATIENCE_UTXO: Final = timedelta(hours=1)
 _PENDING_PATIENCE: Final = timedelta(hours=2)
+#: Longer than an output of a coinbase takes to mature: 16.8 h on Bitcoin, 4.2 on Litecoin, 4 on Dogecoin.
+_PENDING_PATIENCE_UTXO: Final = timedelta(hours=6)
 _PENDING_PATIENCE_BITCOIN: Final = timedelta(hours=24)
 
 #: Bitcoin's, which no chain undercuts here. Source: Bitcoin Core, consensus/consensus.h.
@@ -166,7 +168,8 @@ def _policy(
 ) -> RoutePolicy:
     utxo, bitcoin = chain.id.startswith(_UTXO), chain.id == _BITCOIN
     retracted = _RETRACTED_PATIENCE_UTXO if utxo else _RETRACTED_PATIENCE
-    pending = _PENDING_PATIENCE_BITCOIN if bitcoin else _PENDING_PATIENCE
+    slow = _PENDING_PATIENCE_BITCOIN if bitcoin else _PENDING_PATIENCE_UTXO
+    pending = slow if utxo else _PENDING_PATIENCE
     late = _late(table.late)
     return RoutePolicy(
         decimals=asset.decimals,

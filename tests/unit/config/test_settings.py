@@ -82,7 +82,7 @@ def test_patience_is_longer_where_blocks_are_slow(tmp_path):
         f'asset = "{UTXO_CHAIN}/slip44:1"\n'
     )
     policy = settings_of(text, tmp_path).routes()["coin"].policy
-    assert (policy.retracted_patience_s, policy.pending_patience_s) == (3600, 7200)
+    assert (policy.retracted_patience_s, policy.pending_patience_s) == (3600, 21_600)
 
 
 BITCOIN, LITECOIN, DOGECOIN = "bitcoin", "litecoin", "dogecoin"
@@ -117,14 +117,14 @@ def on(coin, finality, more=""):
             LITECOIN,
             '{ up_to = "50", depth = 6 }, { depth = 12 }',
             [(5_000_000_000, 6), (None, 12)],
-            7_200,
+            21_600,
             101,
         ),
         (
             DOGECOIN,
             '{ up_to = "5000", depth = 20 }, { depth = 40 }',
             [(500_000_000_000, 20), (None, 40)],
-            7_200,
+            21_600,
             241,
         ),
     ],
@@ -132,7 +132,10 @@ def on(coin, finality, more=""):
 def test_bitcoin_like_routes_have_tiers_by_amount_and_wait_an_hour_for_lost_blocks(
     tmp_path, coin, finality, depths, pending_s, coinbase_depth
 ):
-    policy = settings_of(on(coin, finality), tmp_path).routes()[coin].policy
+    settings = settings_of(on(coin, finality), tmp_path)
+    policy = settings.routes()[coin].policy
+    chain = settings.catalogue.chain(COINS[coin].partition("/")[0])
+    assert pending_s > 1.4 * coinbase_depth * float(chain.block_time_s), "it matures before the end"
     assert [(tier.up_to, tier.depth) for tier in policy.tiers] == depths
     assert (policy.retracted_patience_s, policy.pending_patience_s) == (3_600, pending_s)
     assert policy.coinbase_depth == coinbase_depth
