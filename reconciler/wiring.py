@@ -24,7 +24,7 @@ from chains.follow import Follower, FollowSettings
 from chains.http_node import NodeLimits
 from chains.observe import Observer
 from chains.port import ChainSource, Checkpoint, FollowLoop, FollowStatus, LogMemory
-from chains.registry import open_source
+from chains.registry import open_source, tells_balances
 from reconciler.audit.ask import Asker
 from reconciler.audit.look import LookTerms, SecondLook
 from reconciler.config import Settings
@@ -275,6 +275,7 @@ def second_look_of(parts: Parts, chain: ChainName) -> SecondLook:
             back=audit.back,
             round_every=audit.round_every,
             moved_every=audit.moved_every,
+            balances=tells_balances(chain, [url.reveal() for url in table.rpc]),
         ),
         source=source,
         store=parts.store,

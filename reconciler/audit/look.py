@@ -55,7 +55,10 @@ log = logger("audit")
 
 
 class LookTerms(Struct, frozen=True, kw_only=True):
-    """What a second look is set to. `entry` tells what is final for it, and how many blocks `back` is."""
+    """What a second look is set to. `entry` tells what is final for it, and how many blocks `back` is.
+
+    `balances`: whether a node of the watcher can be asked what an address holds.
+    """
 
     chain: ChainName
     lanes: int
@@ -64,6 +67,7 @@ class LookTerms(Struct, frozen=True, kw_only=True):
     back: timedelta = timedelta(hours=48)
     round_every: timedelta = timedelta(seconds=60)
     moved_every: timedelta = timedelta(hours=24)
+    balances: bool = True
 
 
 class Found(Struct):
@@ -164,8 +168,9 @@ class SecondLook:
             return found
         await self._load_addresses()
         await self._read_blocks(final, found, advance)
-        header = await self._source.header_at(final)
-        await self._ask_for_balances(header.time, found)
+        if self._terms.balances:
+            header = await self._source.header_at(final)
+            await self._ask_for_balances(header.time, found)
         return found
 
     async def final_height(self) -> int:

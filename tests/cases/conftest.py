@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.parts.utxo_way import CoinWay, coin_way
 from tests.parts.whole_way import Way, whole_way
 from tests.parts.world import World
 
@@ -38,4 +39,18 @@ async def each_reading(request: pytest.FixtureRequest, quick_world: World) -> As
 async def both_ways(world: World) -> AsyncIterator[Way]:
     """One chain, told on both databases."""
     async with whole_way(world) as made:
+        yield made
+
+
+@pytest.fixture
+async def coins(quick_world: World) -> AsyncIterator[CoinWay]:
+    """A Bitcoin-like chain before one database in memory."""
+    async with coin_way(quick_world) as made:
+        yield made
+
+
+@pytest.fixture
+async def both_coins(world: World) -> AsyncIterator[CoinWay]:
+    """A Bitcoin-like chain, told on both databases."""
+    async with coin_way(world) as made:
         yield made

@@ -19,7 +19,8 @@ from tests.parts.chain_scripts import AnvilScript, Leg
 from tests.parts.chain_stand import source_of
 from tests.parts.follow_story import StepsLog
 from tests.parts.listing import catalogue_of, chain_name, token_of
-from tests.parts.whole_way import Line, Way, WayClock
+from tests.parts.way_line import Line, WayClock
+from tests.parts.whole_way import Way
 from tests.parts.world import World
 
 pytestmark = pytest.mark.anvil

@@ -1,23 +1,27 @@
 """A second look finds what the watcher's node left out, and holds what it cannot explain."""
 
 import asyncio
-import json
 
 import pytest
 
 from chains.devnet import Devnet
 from chains.devnet.faults import Truncate
 from reconciler.cli import run
-from reconciler.commands.watch import watch_jobs
 from reconciler.kernel import SystemClock
 from reconciler.kernel.refusals import TakenOver
-from reconciler.stream.promise import Lane, Outgoing, read_all
-from reconciler.stream.topics import ORDERS, PAYMENT_EVENTS, PAYMENT_EXCEPTIONS, transfers_topic
-from reconciler.wiring import apply_and_send_jobs_of, second_look_of
-from schemas.codec import encode, kind_name
-from schemas.commands import PlaceOrder
-from schemas.envelope import Envelope, to_headers
-from tests.parts.service import running, service, write_settings
+from reconciler.wiring import second_look_of
+from tests.parts.looking import (
+    PATIENCE_S,
+    balances,
+    differs,
+    events,
+    facts,
+    final,
+    has,
+    is_at_work,
+    place,
+)
+from tests.parts.service import service, write_settings
 from tests.parts.settings import CHAIN, SETTINGS, TOKEN
 
 NUMBER = int(CHAIN.partition(":")[2])
@@ -25,7 +29,6 @@ CONTRACT = TOKEN.rpartition(":")[2]
 OURS = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 STRANGER = "0x00000000000000000000000000000000000000Ff"
 RICH = 10**9
-PATIENCE_S = 60
 
 COIN_ROUTE = f"""
 [[routes]]
@@ -65,25 +68,6 @@ def settings(devnet, tmp_path):
     return write_settings(tmp_path, text=text + COIN_ROUTE)
 
 
-async def place(parts, route, amount):
-    order = PlaceOrder(
-        idempotency_key="o-1", reference="o-1", route=route, amount=amount, address=OURS
-    )
-    envelope = Envelope(id="o-1", type=kind_name(order), time=SystemClock().now())
-    writer = parts.stream.writer("shop")
-    await writer.start()
-    headers = to_headers(envelope)
-    await writer.append(
-        [Outgoing(lane=Lane(ORDERS, 0), key=b"o-1", value=encode(order), headers=headers)]
-    )
-    await writer.close()
-
-
-async def told(parts, topic, lanes):
-    records = [r for n in range(lanes) for r in await read_all(parts.stream, Lane(topic, n))]
-    return [json.loads(record.value) for record in records if record.value]
-
-
 def mine(devnet):
     """Mine a block of now: none is ahead of our clock, however fast they come."""
     chain = devnet.chains[NUMBER]
@@ -99,18 +83,6 @@ async def until(devnet, condition):
             await asyncio.sleep(0.05)
 
 
-async def final(look, height):
-    return await look.final_height() >= height
-
-
-async def events(parts):
-    return await told(parts, PAYMENT_EVENTS, 6)
-
-
-def is_at_work(parts):
-    return running(*watch_jobs(parts, [CHAIN]).values(), *apply_and_send_jobs_of(parts).values())
-
-
 async def test_transfer_that_the_watchers_node_leaves_out_is_found_by_another_node(
     devnet, settings
 ):
@@ -118,8 +90,8 @@ async def test_transfer_that_the_watchers_node_leaves_out_is_found_by_another_no
     node.set(block_receipts=False)
     payer = chain.account("payer")
     chain.give_token(CONTRACT, payer, RICH)
-    async with service(settings) as parts, is_at_work(parts):
-        await place(parts, "tusd-one", "25000000")
+    async with service(settings) as parts, is_at_work(parts, CHAIN):
+        await place(parts, "tusd-one", "25000000", OURS)
         await until(devnet, lambda: has(parts, "awaiting"))
         node.faults.add(Truncate(methods=("eth_getLogs",), times=None, keep=1))
         chain.pay_token(CONTRACT, payer, STRANGER, 7)
@@ -133,14 +105,10 @@ async def test_transfer_that_the_watchers_node_leaves_out_is_found_by_another_no
         found = await look.round()
         assert len(found.missed) == 1
         await until(devnet, lambda: has(parts, "confirmed"))
-        facts = await told(parts, transfers_topic(CHAIN), 1)
-        assert {fact["found_by"] for fact in facts if "found_by" in fact} == {"audit"}
+        said = await facts(parts, CHAIN)
+        assert {fact["found_by"] for fact in said if "found_by" in fact} == {"audit"}
         assert (await look.round()).is_well
         await look.close()
-
-
-async def has(parts, kind):
-    return any(event["kind"] == kind for event in await events(parts))
 
 
 async def test_coin_that_no_node_of_the_watcher_traces_holds_the_end_of_its_order(devnet, settings):
@@ -148,8 +116,8 @@ async def test_coin_that_no_node_of_the_watcher_traces_holds_the_end_of_its_orde
     devnet.node(NUMBER).set(call_tracer=False, flat_traces=False)
     devnet.node(NUMBER, "b").set(call_tracer=False, flat_traces=False)
     payer, exchange = chain.account("payer"), chain.account("exchange")
-    async with service(settings) as parts, is_at_work(parts):
-        await place(parts, "coin-one", "5000000000")
+    async with service(settings) as parts, is_at_work(parts, CHAIN):
+        await place(parts, "coin-one", "5000000000", OURS)
         look = second_look_of(parts, CHAIN)
 
         async def looked():
@@ -160,7 +128,7 @@ async def test_coin_that_no_node_of_the_watcher_traces_holds_the_end_of_its_orde
         start = mine(devnet)
         await until(devnet, lambda: final(look, start))
         await look.round()  # what the address held before
-        await until(devnet, lambda: balances(parts, 1))
+        await until(devnet, lambda: balances(parts, CHAIN, 1))
         chain.pay_inside(payer, exchange, OURS, 5_000_000_000)
         await until(devnet, looked)
         kinds = [event["kind"] for event in await events(parts)]
@@ -170,19 +138,9 @@ async def test_coin_that_no_node_of_the_watcher_traces_holds_the_end_of_its_orde
         await look.close()
 
 
-async def balances(parts, count):
-    facts = await told(parts, transfers_topic(CHAIN), 1)
-    return sum("balance" in fact for fact in facts) >= count
-
-
-async def differs(parts):
-    exceptions = await told(parts, PAYMENT_EXCEPTIONS, 1)
-    return any(one["kind"] == "balance_differs" and one["open"] for one in exceptions)
-
-
 async def test_order_without_money_ends_as_soon_as_it_was_looked_at(devnet, settings):
-    async with service(settings) as parts, is_at_work(parts):
-        await place(parts, "coin-one", "5000000000")
+    async with service(settings) as parts, is_at_work(parts, CHAIN):
+        await place(parts, "coin-one", "5000000000", OURS)
         look = second_look_of(parts, CHAIN)
 
         async def ended():
@@ -194,8 +152,8 @@ async def test_order_without_money_ends_as_soon_as_it_was_looked_at(devnet, sett
 
 
 async def test_of_two_audits_of_a_chain_the_younger_one_goes_on(devnet, settings):
-    async with service(settings) as parts, is_at_work(parts):
-        await place(parts, "tusd-one", "25000000")
+    async with service(settings) as parts, is_at_work(parts, CHAIN):
+        await place(parts, "tusd-one", "25000000", OURS)
         await until(devnet, lambda: has(parts, "awaiting"))
         old, new = second_look_of(parts, CHAIN), second_look_of(parts, CHAIN)
         await until(devnet, lambda: final(old, 5))
@@ -210,7 +168,7 @@ async def test_of_two_audits_of_a_chain_the_younger_one_goes_on(devnet, settings
 async def test_looking_once_says_what_was_read_and_refuses_a_chain_of_others(
     devnet, settings, capsys
 ):
-    async with service(settings) as parts, is_at_work(parts):
+    async with service(settings) as parts, is_at_work(parts, CHAIN):
         look = second_look_of(parts, CHAIN)
         await until(devnet, lambda: final(look, 5))
         await look.close()

@@ -6,9 +6,7 @@ left out, so that nothing waits for a machine's clock. Time is the chain's: it m
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,11 +17,8 @@ from sqlalchemy import select
 from chains.catalog import Asset
 from chains.devnet import Devnet, DevnetChain
 from chains.devnet.node import DevnetNode
-from chains.follow import Follower, FollowSettings
-from chains.http_node import NodeLimits
-from chains.observe import BlockTaken, Observation, ReadFailed
-from chains.port import ChainSource, Checkpoint, Step, WatchEntry
-from chains.registry import open_source, raw_of_key
+from chains.port import Step, WatchEntry
+from chains.registry import raw_of_key
 from reconciler.model.policy import Route
 from reconciler.services.sweep import sweep_lane
 from reconciler.storage import tables
@@ -35,60 +30,22 @@ from schemas.codec import REQUEST_KINDS, decode
 from schemas.codes import ClaimEnd
 from schemas.commands import ClaimPaid, PlaceOrder
 from schemas.envelope import from_headers
-from schemas.facts import Watermark
 from schemas.requests import ChainRequest, WatchAddress
 from schemas.values import Message
-from tests.parts.follow_story import StepsLog
+from tests.parts.way_line import Line, Tip
 from tests.parts.world import BLOCK_S, ETHEREUM, POLYGON, START, World, address
 
 BSC = ChainName("eip155:56")
-#: Waits that one pump lives through before it says that nothing more will come.
-PATIENCE = 24
 STEPS_MAX = 2_000
-#: A step takes milliseconds; one that takes this long waits for a clock that is not ours.
-STEP_S_MAX = 60.0
 FIRST_BLOCKS = 2
 FINALITY_LAG = 6
-LIMITS = NodeLimits(timeout_s=30.0, connect_timeout_s=30.0, answer_bytes_max=4 * 2**20)
 
 
-class WayClock:
-    """The chain's time; a wait passes at once, and is counted."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._passed_s = 0.0
-        self._waits = 0
-        self.longest_wait_s = 0.0
-        self.tired = asyncio.Event()
-
-    def now(self) -> datetime:
-        return self._world.now
-
-    def monotonic_s(self) -> float:
-        return self._passed_s
-
-    def refresh(self) -> None:
-        self._waits = 0
-        self.tired.clear()
-
-    def pass_by(self, seconds: float) -> None:
-        self._passed_s += seconds
-
-    async def sleep(self, seconds: float) -> None:
-        self._passed_s += seconds
-        self.longest_wait_s = max(self.longest_wait_s, seconds)
-        self._waits += 1
-        if self._waits > PATIENCE:
-            self.tired.set()
-            await asyncio.Event().wait()
-
-
-class Line:
-    """One chain: its scripted blocks, our loop over them, and what went on to the services."""
+class EvmLine(Line):
+    """An EVM chain: scripted blocks behind devnet nodes."""
 
     def __init__(self, way: Way, chain: ChainName, **seed: Any) -> None:
-        self.way, self.name = way, chain
+        super().__init__(way, chain)
         self.id = int(chain.partition(":")[2])
         began = int(START.timestamp()) - FIRST_BLOCKS * BLOCK_S
         self.chain: DevnetChain = way.devnet.add_chain(
@@ -105,15 +62,18 @@ class Line:
                 for owner in (self.payer, self.wallet):
                     self.chain.give_token(contract, owner, 10**32)
         self.chain.mine(FIRST_BLOCKS)
-        self.limit = way.world.catalogue.chain(chain).reorganisation_limit
         self.urls = [way.devnet.url(self.id)]
-        self.clock = WayClock(way.world)
-        self.ignored: Counter[str] = Counter()
-        self.failures: list[ReadFailed] = []
-        self.marks: list[Watermark] = []
-        self.loop: Follower | None = None
-        self.source: ChainSource | None = None
-        self.steps: list[Step] = []
+
+    @property
+    def tip(self) -> Tip:
+        head = self.chain.block()
+        return Tip(head.hash, head.time)
+
+    def mine(self, blocks: int = 1, **more: Any) -> None:
+        self.chain.mine(blocks, **more)
+
+    def pass_time(self, span: timedelta) -> None:
+        self.chain.mine(1, time=self.tip.time + int(span.total_seconds()), transactions=())
 
     @property
     def node(self) -> DevnetNode:
@@ -128,100 +88,11 @@ class Line:
     def token(self, symbol: str) -> str:
         return self.asset(symbol).id.rpartition(":")[2]
 
-    def asset(self, symbol: str) -> Asset:
-        found = self.way.world.catalogue.assets_of(self.name)
-        return next(asset for asset in found if asset.symbol == symbol)
-
     def pay(self, to: str, amount: int, symbol: str = "USDT") -> str:
         """Let the customer pay; gives the transaction."""
         if self.asset(symbol).is_coin:
             return self.chain.pay_coin(self.payer, to, amount)
         return self.chain.pay_token(self.token(symbol), self.payer, to, amount)
-
-    async def open(
-        self,
-        checkpoint: Checkpoint | None = None,
-        *,
-        start_at: int = 1,
-        watermark_every_s: float = 1.0,
-    ) -> None:
-        """Start the source, and a loop that goes on from the checkpoint or from the first block."""
-        catalogue = self.way.world.catalogue
-        self.source = open_source(
-            self.name,
-            self.urls,
-            catalogue=catalogue,
-            clock=self.clock,
-            observer=self._observe,
-            limits=LIMITS,
-        )
-        self.loop = Follower(
-            self.source,
-            entry=msgspec.structs.replace(
-                catalogue.chain(self.name), reorganisation_limit=self.limit
-            ),
-            checkpoint=checkpoint,
-            log_id="log-1",
-            start_at=start_at,
-            log=StepsLog(self.steps),
-            clock=self.clock,
-            observer=self._observe,
-            settings=FollowSettings(empty_watermark_s=watermark_every_s, resend_s=10**9),
-            lot=lambda: 1.0,
-        )
-        self.way.offset[self.name] = 0
-        self.way.world.store.outbox_written.set()
-
-    async def close(self) -> None:
-        if self.source is not None:
-            await self.source.close()
-
-    async def restart(self) -> None:
-        """Another process takes over, with what the log remembers."""
-        await self.close()
-        await self.open(Checkpoint(watermarks=list(self.marks)) if self.marks else None)
-
-    def _observe(self, seen: Observation) -> None:
-        if isinstance(seen, BlockTaken):
-            self.ignored.update(seen.ignored)
-        elif isinstance(seen, ReadFailed):
-            self.failures.append(seen)
-
-    def is_done(self) -> bool:
-        assert self.loop is not None
-        status = self.loop.status()
-        at_head = bool(self.marks) and self.marks[-1].hash == self.chain.block().hash
-        waiting = status.back_scans_open or status.look_ups_open or self.loop._side.is_due()
-        return at_head and not waiting
-
-    async def step(self) -> bool:
-        """Take one step of the loop to the services. False: nothing comes, or nothing more will."""
-        if self.loop is None:
-            return False
-        await self.way.tell()
-        if self.is_done():
-            return False
-        self.clock.refresh()
-        stepping = asyncio.create_task(self.loop.next_step())
-        tired = asyncio.create_task(self.clock.tired.wait())
-        async with asyncio.timeout(STEP_S_MAX):
-            await asyncio.wait({stepping, tired}, return_when=asyncio.FIRST_COMPLETED)
-        tired.cancel()
-        if not stepping.done():
-            stepping.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await stepping
-            return False
-        step = stepping.result()
-        self.steps.append(step)
-        for fact in step.facts:
-            if isinstance(fact, Watermark) and (
-                not self.marks or fact.height > self.marks[-1].height or step.watermark is fact
-            ):
-                self.marks = [mark for mark in self.marks if mark.height < fact.height]
-                self.marks.append(fact)
-        await self.way.publish(self, step)
-        return True
 
 
 class Way:
@@ -229,21 +100,26 @@ class Way:
 
     def __init__(self, world: World, devnet: Devnet) -> None:
         self.world, self.devnet = world, devnet
-        self.lines: dict[ChainName, Line] = {}
+        self.lines: dict[ChainName, Any] = {}
         self.offset: dict[ChainName, int] = {}
         self._watchlist: dict[str, int] = {}
         self._asked: set[int] = set()
 
     @property
-    def ethereum(self) -> Line:
+    def ethereum(self) -> EvmLine:
         return self.lines[ETHEREUM]
 
     @property
-    def polygon(self) -> Line:
+    def polygon(self) -> EvmLine:
         return self.lines[POLYGON]
 
-    async def add(self, chain: ChainName, *, start: bool = True, **seed: Any) -> Line:
-        self.lines[chain] = line = Line(self, chain, **seed)
+    @property
+    def first(self) -> Line:
+        """The chain that is meant where none is named."""
+        return next(iter(self.lines.values()))
+
+    async def add(self, chain: ChainName, *, start: bool = True, **seed: Any) -> EvmLine:
+        self.lines[chain] = line = EvmLine(self, chain, **seed)
         if start:
             await line.open()
         return line
@@ -272,19 +148,18 @@ class Way:
 
     async def mine(self, blocks: int = 1, *, on: Line | None = None, **more: Any) -> None:
         """Mine, and let what is in the blocks arrive; the clock follows the chain."""
-        line = on or self.ethereum
-        line.chain.mine(blocks, **more)
+        line = on or self.first
+        line.mine(blocks, **more)
         await self.catch_up(line)
 
     async def pass_time(self, span: timedelta, *, on: Line | None = None) -> None:
-        """One empty block, so much later."""
-        line = on or self.ethereum
-        later = line.chain.block().time + int(span.total_seconds())
-        line.chain.mine(1, time=later, transactions=())
+        """Nothing but empty blocks, so much later."""
+        line = on or self.first
+        line.pass_time(span)
         await self.catch_up(line)
 
     async def catch_up(self, line: Line) -> None:
-        head = datetime.fromtimestamp(line.chain.block().time, START.tzinfo)
+        head = datetime.fromtimestamp(line.tip.time, START.tzinfo)
         passed_s = max(0.0, (head - self.world.now).total_seconds())
         self.world.now += timedelta(seconds=passed_s)
         for each in self.lines.values():
