@@ -1,12 +1,12 @@
-"""The 81 failure cases by id, and what of them waits for watchers of chains that we do not have yet.
+"""The 81 failure cases by id, and how those are tested that speak of chains we do not watch.
 
 Every id has its tests in this folder, named `test_<id>_<story>`; a house test holds the list and the
-names together. Cases of chains beyond EVM are tested by the rule that they teach.
+names together. Cases of chains that are neither EVM nor like Bitcoin are tested by the rule that they teach.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 CASES: Final = {
     "F01": "Token transfer that returns false: status 1, nothing moved",
@@ -92,70 +92,6 @@ CASES: Final = {
     "K05": "Offsets skipped around rebalances",
 }
 
-
-class Waits(NamedTuple):
-    """What is shown now, and what comes with the watcher."""
-
-    now: str
-    with_the_watcher: str
-
-
-#: Bitcoin, Litecoin, Dogecoin: facts as their watcher will write them stand in for it.
-UTXO: Final = {
-    "F06": Waits(
-        "an output's own units count, and as dust; an overlay's output in a raw block is no transfer",
-        "the same block from a node",
-    ),
-    "B01": Waits(
-        "a dropped transfer is withdrawn, its claim ends as replaced, the order expires as others do",
-        "the conflicting spend of a watched outpoint, in mempool or block, gives TransferDropped",
-    ),
-    "B02": Waits(
-        "a node's decimal text becomes satoshi by digits; finer than a satoshi is refused",
-        "the same from a node's own answer",
-    ),
-    "B03": Waits(
-        "what a block makes is marked; a fact so marked is final at its 101st block, not its hundredth",
-        "a block's coinbase from a node, through to the order",
-    ),
-    "B04": Waits(
-        "two outputs of a raw block to one script are two transfers; two rows and one sum",
-        "the same block from a node",
-    ),
-    "B05": Waits(
-        "the same transfer id in two blocks is one row",
-        "blocks 91722, 91812, 91842 and 91880 are read in order",
-    ),
-    "B06": Waits(
-        "every placed order's address, derived ones too, is on the watchlist and paid at any index",
-        "the same on a UTXO node",
-    ),
-    "B07": Waits(
-        "a taproot address is its witness v1 script, matched in a raw block by its bytes; the wrong checksum "
-        "and another chain's are refused",
-        "an order that is paid at a taproot address",
-    ),
-    "B08": Waits(
-        "a twin and a drop count once, and the claim on the old id ends as replaced",
-        "two mempool transactions with a prevout in common; one confirms",
-    ),
-    "B09": Waits(
-        "a mempool transfer that is not told of three times is counted on no longer, and is not dropped",
-        "a provider that leaves out what waits, between ones that do not",
-    ),
-    "B10": Waits(
-        "depth is counted from stored heights; without a height nothing is confirmed",
-        "confirmations of a node's answer are not read",
-    ),
-    "G02": Waits(
-        "mined again in another block of an EVM chain, and at another index",
-        "the same on a UTXO chain, with invalidateblock and reconsiderblock",
-    ),
-    "G04": Waits(
-        "every block of the new branch is read, on an EVM chain",
-        "the same on a UTXO chain, as the report has it",
-    ),
-}
 
 #: Chains outside the first scope, and the rule that is tested in their place.
 BY_THEIR_RULE: Final = {

@@ -1,4 +1,4 @@
-"""Cases CH-F06, B02, B03, B04, B05 and B07 on raw blocks: what the reader gives of them, before a node is asked."""
+"""Cases CH-F06, B02, B03, B04, B05 and B07 on raw blocks: what the reader gives of them."""
 
 from __future__ import annotations
 

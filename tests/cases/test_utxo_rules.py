@@ -1,7 +1,6 @@
-"""Cases CH-B02, B03, B06, B07, B09, B10 and F06, as far as they can be shown before there is a watcher of
-UTXO chains: by facts as such a watcher will write them, and by the same rule on a chain we have.
+"""Cases CH-B02, B03, B06, B07, B09, B10 and F06 by facts alone, and by the same rule on an EVM chain.
 
-What comes with the watcher stands beside each case in `tests.cases.case_list`.
+From nodes to events they are in `test_bitcoin_on_chain` and `test_bitcoin_on_nodes`.
 """
 
 from __future__ import annotations

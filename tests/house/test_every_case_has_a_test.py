@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases.case_list import BY_THEIR_RULE, CASES, OWED, UTXO
+from tests.cases.case_list import BY_THEIR_RULE, CASES, OWED
 
 FOLDER = Path(__file__).parents[1] / "cases"
 NAME = re.compile(r"test_(?P<id>[a-z]\d\d)_(?P<story>[a-z0-9_]{10,})")
@@ -44,11 +44,10 @@ def test_no_test_is_named_after_a_case_that_does_not_exist():
     assert set(TESTS) <= set(CASES)
 
 
-def test_what_waits_and_what_is_shown_by_its_rule_are_cases():
-    assert set(UTXO) | set(BY_THEIR_RULE) | set(OWED) <= set(CASES)
-    assert not set(UTXO) & set(BY_THEIR_RULE)
-    assert all(wait.now and wait.with_the_watcher for wait in UTXO.values())
+def test_what_is_owed_and_what_is_shown_by_its_rule_are_cases():
+    assert set(BY_THEIR_RULE) | set(OWED) <= set(CASES)
 
 
-def test_every_bitcoin_case_says_what_comes_with_its_watcher():
-    assert {name for name in CASES if name.startswith("B")} <= set(UTXO)
+@pytest.mark.parametrize("case", [name for name in CASES if name.startswith("B")])
+def test_every_bitcoin_case_is_shown_from_a_node_s_bytes_to_events(case: str):
+    assert any(name.startswith("test_bitcoin_on_") for name in TESTS[case])
