@@ -14,6 +14,7 @@ from chains.devnet import Devnet
 from chains.utxo import source as utxo_source
 from chains.utxo.networks import BITCOIN_REGTEST, LITECOIN_REGTEST
 from reconciler.kernel import SystemClock
+from reconciler.storage.second_look import covered_height
 from reconciler.wiring import second_look_of
 from tests.parts.esplora import Esplora, esplora_of
 from tests.parts.litecoind.node import Litecoind
@@ -126,6 +127,12 @@ async def looked(look, condition) -> None:
             await asyncio.sleep(0.04)
 
 
+async def _has_read(parts, height: int) -> bool:
+    """Tell whether every block up to a height was read and applied."""
+    chain = BITCOIN_REGTEST.chain
+    return await parts.store.read(lambda work: covered_height(work, chain, 1)) >= height
+
+
 @pytest.mark.parametrize("above", [SETTLED - 1, SETTLED])
 async def test_payment_that_our_reader_left_out_is_found_once_it_is_settled(
     devnet: Devnet, settings, reader: Blind, above: int
@@ -139,7 +146,7 @@ async def test_payment_that_our_reader_left_out_is_found_once_it_is_settled(
         chain.pay_coin(ours, DUE)
         paid_at = chain.mine(1 + above).height - above
         look = second_look_of(parts, BITCOIN_REGTEST.chain)
-        await until(lambda: final(look, paid_at + above - SETTLED))
+        await until(lambda: _has_read(parts, chain.height))
         reader.blind = False
         found = await look.round()
         assert not await has(parts, "detected")
@@ -192,13 +199,14 @@ async def test_nothing_waits_for_a_balance_that_no_node_tells(devnet: Devnet, tm
         await place(parts, "coin", str(DUE), ours)
         look = second_look_of(parts, BITCOIN_REGTEST.chain)
         await until(lambda: has(parts, "awaiting"))
+        await until(lambda: final(look, chain.height - SETTLED))
+        assert (await look.round()).balances_asked == 0
         await asyncio.sleep(QUOTE_S + SLACK_S)
         now = int(SystemClock().now().timestamp())
         for ahead in range(SETTLED + MEDIAN_BLOCKS):
             chain.mine(time=now + ahead // MEDIAN_BLOCKS)
         await until(lambda: has(parts, "expired"))
-        found = await look.round()
-        assert (found.is_well, found.balances_asked) == (True, 0)
+        assert (await look.round()).is_well
         assert not await balances(parts, BITCOIN_REGTEST.chain, 1)
         await look.close()
 
