@@ -93,7 +93,7 @@ def parse(network: Network, text: str) -> Address:
     repeated in the sentence.
     """
     found = text.strip()
-    if found.lower().startswith(_BECH32_STARTS):
+    if found.lower().startswith(_BECH32_STARTS) and not _is_base58_like_bech32(found):
         script = _script_of_bech32(network, found)
     elif _ADDRESS.fullmatch(found):
         script = _script_of_base58(network, found)
@@ -151,6 +151,14 @@ def refuse_unspendable(network: Network, address: Address) -> None:
     if not any(program) or (is_taproot and not _is_on_curve(int.from_bytes(program, "big"))):
         sentence = f"{address.display} of {network.name} has no key; money sent there is lost"
         raise AddressError("address_malformed", sentence)
+
+
+def _is_base58_like_bech32(found: str) -> bool:
+    """Tell one of Litecoin's own LTC1… and LTc1…: one in 40,000 begins so, and is too short for bech32,
+    which never has both capital and small letters.
+    """
+    is_mixed = found not in {found.lower(), found.upper()}
+    return is_mixed and _ADDRESS.fullmatch(found) is not None
 
 
 def _script_of_base58(network: Network, found: str) -> bytes:

@@ -138,6 +138,21 @@ def test_every_output_of_a_real_block_has_the_address_that_a_node_gives_it(netwo
     assert seen > 10
 
 
+@pytest.mark.parametrize(
+    ("start", "hashed"), [("LTC1", b"\x57\x62\x7e"), ("LTc1", b"\x5b\xec\x9a")]
+)
+def test_litecoins_addresses_that_begin_like_bech32_are_read(start, hashed):
+    """One P2PKH address in 40,000 begins so; a watcher writes a payment to it and must read it again."""
+    script = b"\x76\xa9\x14" + hashed + bytes(17) + b"\x88\xac"
+    found = address_of_script(LITECOIN, script)
+    assert found.display.startswith(start)
+    assert parse(LITECOIN, found.display) == found
+    assert raw_of_key(LITECOIN, found.key) == script
+    for changed in (found.display.upper(), found.display.lower()):
+        with pytest.raises(AddressError):
+            parse(LITECOIN, changed)
+
+
 def test_litecoins_old_script_addresses_are_read_and_written_anew():
     old = "3CMNFxN1oHBc4R1EpboAL5yzHGgE611Xou"
     found = parse(LITECOIN, old)
