@@ -2,7 +2,8 @@
 
 Pure. Its amounts are hidden and its outputs are nobody's that we watch: what leaves it comes out as an
 ordinary output of the block's last transaction (the HogEx), which is read like any other. Its own bytes
-are walked to find their end, so that nothing hides behind them; no hash of ours covers them.
+are walked to find their end, so that nothing hides behind them; no hash of ours covers them. Features
+that are not known yet are passed over as nodes do: they add no bytes, and a miner may set them.
 
 **Source**: Litecoin Core libmw models Block, Header, TxBody, Input, Output, Kernel, PegOutCoin; LIP 0003.
 """
@@ -59,15 +60,8 @@ def _past_bytes(data: bytes, at: int) -> int:
     return at + length
 
 
-def _features(data: bytes, at: int, known: int) -> int:
-    if data[at] > known:
-        message = f"byte {at} names features {data[at]:#04x} that are not known"
-        raise AnswerRefused(message)
-    return data[at]
-
-
 def _past_input(data: bytes, at: int) -> int:
-    features = _features(data, at, 0b11)
+    features = data[at]
     at += 1 + _HASH + 2 * _POINT
     if features & 1:
         at += _POINT
@@ -78,7 +72,7 @@ def _past_input(data: bytes, at: int) -> int:
 
 def _past_output(data: bytes, at: int) -> int:
     at += 3 * _POINT
-    features = _features(data, at, 0b11)
+    features = data[at]
     at += 1
     if features & 1:
         at += _STANDARD_FIELDS
@@ -88,7 +82,7 @@ def _past_output(data: bytes, at: int) -> int:
 
 
 def _past_kernel(data: bytes, at: int) -> int:
-    features = _features(data, at, 0b11_1111)
+    features = data[at]
     at += 1
     if features & 1:
         at = _past_number(data, at)

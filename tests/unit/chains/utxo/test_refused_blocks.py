@@ -236,12 +236,21 @@ def test_the_mark_of_the_last_transaction_hides_no_output():
         (extension() + b"\0", "1 bytes follow"),
         (b"\x01" + b"\xff" * 40, "does not end"),
         (b"\x01" + b"\x00" * 163 + b"\xff" * 9, "counts"),
-        (b"\x01" + b"\x00" * 163 + b"\x01\x04" + bytes(300), "features"),
     ],
 )
 def test_an_extension_block_is_walked_to_its_end(after, words):
     data = block_of([coinbase(300), hog((50, HOG_ADDRESS))], after=after)
     refused(data, EASY_LITECOIN, words)
+
+
+def test_features_of_an_extension_block_that_nobody_knows_yet_stop_no_chain():
+    """Nodes take them, and every miner may set them: they add no bytes."""
+    plain = extension()
+    later = plain[: -(1 + 33 + 64)] + b"\xc0" + plain[-(33 + 64) :]
+    assert later != plain
+    last = hog((50, HOG_ADDRESS), (7, P2WPKH))
+    found = read_block(block_of([coinbase(300), last], after=later), EASY_LITECOIN, {P2WPKH})
+    assert [one.amount for one in found.paid] == [7]
 
 
 def test_the_extension_data_of_a_loose_transaction_stands_in_no_block():
