@@ -107,6 +107,7 @@ class Follower:
         self._head: Head | None = None
         self._started = False
         self._side_first = False
+        self._looked_last = False
         self._identified_at_s = 0.0
         self._retracted_total = 0
         self._failures = 0
@@ -158,15 +159,23 @@ class Follower:
         )
 
     async def _turn(self) -> Step | None:
-        """Do the next piece of work: the mempool when it is due, the line and the side work by turns."""
+        """Do the next piece of work: the mempool when it is due, the line and the side work by turns.
+
+        A mempool that has more to say than fits into a step does not keep the line waiting.
+        """
         if not self._started:
             await self._begin()
         self._welcome()
         self._side_first = not self._side_first
         works = [self._side.next_piece, self._advance]
-        for work in [self._mempool.next_step, *(works if self._side_first else works[::-1])]:
+        works = works if self._side_first else works[::-1]
+        look = self._mempool.next_step
+        works = [*works, look] if self._looked_last else [look, *works]
+        self._looked_last = False
+        for work in works:
             step = await work()
             if step is not None:
+                self._looked_last = work == look
                 return step
         if self._ready or self._is_behind() or self._side.is_due():
             return None

@@ -9,8 +9,9 @@ stops counting on what is not announced any more. After a restart it is taken ov
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
@@ -34,12 +35,17 @@ class _Known(Struct):
 
 
 class UnminedTransfers:
-    """What the mempool paid us, by transfer. **Units**: seconds of a clock that never falls."""
+    """What the mempool paid us, by transfer. **Units**: seconds of a clock that never falls.
+
+    Outpoints are kept by transaction: one may spend a thousand and pay us a thousand times, and all of
+    its transfers spend the same.
+    """
 
     def __init__(self, *, again_s: float, transfers_max: int) -> None:
         self._again_s = again_s
         self._transfers_max = transfers_max
         self._known: dict[str, _Known] = {}
+        self._by_tx: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self._by_outpoint: defaultdict[str, set[str]] = defaultdict(set)
 
     def __len__(self) -> int:
@@ -66,7 +72,7 @@ class UnminedTransfers:
         """
         facts: list[TransferSeen | TransferDropped] = []
         present = {seen.transfer for seen in found.transfers}
-        firsts = [self._with_first_sight(seen) for seen in found.transfers]
+        firsts = self._with_first_sights(found.transfers)
         facts += self._gone(present, found, now_s, facts_max)
         for seen in firsts:
             if len(facts) >= facts_max:
@@ -79,7 +85,7 @@ class UnminedTransfers:
         """Give a block whose transfers know since when their money waits, under another id too."""
         if not self._known or not taken.transfers:
             return taken
-        return replace(taken, transfers=[self._with_first_sight(seen) for seen in taken.transfers])
+        return replace(taken, transfers=self._with_first_sights(taken.transfers))
 
     def contested_by(self, taken: Taken) -> AbstractSet[str]:
         """Give what both a block and a waiting transfer spend. A block's own map is made when it is
@@ -102,41 +108,51 @@ class UnminedTransfers:
         self, present: AbstractSet[str], found: Unmined, now_s: float, facts_max: int
     ) -> Iterator[TransferDropped]:
         missing = [known for name, known in self._known.items() if name not in present]
+        uses: dict[str, tuple[str, str] | None] = {}
         for known in missing:
-            fact = self._replaced(known.seen, found)
-            if fact is not None and facts_max > 0:
+            tx = _tx(known.seen)
+            if tx not in uses:
+                uses[tx] = _other_use(known.seen, found)
+            use = uses[tx]
+            if use is not None and facts_max > 0:
                 facts_max -= 1
                 self._forget(known.seen.transfer)
-                yield fact
+                yield _dropped(known.seen, *use)
             elif known.missing_since_s is None:
                 known.missing_since_s = now_s
             elif now_s - known.missing_since_s > MISSES_MAX * self._again_s:
                 self._forget(known.seen.transfer)
 
-    def _replaced(self, seen: TransferSeen, found: Unmined) -> TransferDropped | None:
-        for outpoint in seen.spends:
-            user = found.spent.get(outpoint)
-            if user is not None and user != _tx(seen):
-                return _dropped(seen, outpoint, user)
-        return None
-
     def _spent_by(self, outpoint: str, user: str) -> Iterator[TransferDropped]:
-        for name in sorted(self._by_outpoint.get(outpoint, ())):
+        names = [name for tx in self._by_outpoint.get(outpoint, ()) for name in self._by_tx[tx]]
+        for name in sorted(names):
             seen = self._known[name].seen
             self._forget(name)
             if _tx(seen) != user:
                 yield _dropped(seen, outpoint, user)
 
-    def _with_first_sight(self, seen: TransferSeen) -> TransferSeen:
+    def _with_first_sights(self, transfers: Sequence[TransferSeen]) -> list[TransferSeen]:
         """A payment of the same money to the same address was first seen when the first of them was."""
-        rivals = {name for outpoint in seen.spends for name in self._by_outpoint.get(outpoint, ())}
-        times = [
-            known.seen.first_seen_at
-            for name in rivals
-            if (known := self._known[name]).seen.to == seen.to
-        ]
-        first = min([seen.first_seen_at, *times])
-        return seen if first == seen.first_seen_at else replace(seen, first_seen_at=first)
+        firsts: dict[str, dict[str, datetime]] = {}
+        found: list[TransferSeen] = []
+        for seen in transfers:
+            tx = _tx(seen)
+            if tx not in firsts:
+                firsts[tx] = self._first_sights(seen.spends)
+            first = min(seen.first_seen_at, firsts[tx].get(seen.to, seen.first_seen_at))
+            found.append(
+                seen if first == seen.first_seen_at else replace(seen, first_seen_at=first)
+            )
+        return found
+
+    def _first_sights(self, spends: Iterable[str]) -> dict[str, datetime]:
+        """Give when each address was first paid with any of these outpoints."""
+        firsts: dict[str, datetime] = {}
+        for tx in {tx for outpoint in spends for tx in self._by_outpoint.get(outpoint, ())}:
+            for name in self._by_tx[tx]:
+                seen = self._known[name].seen
+                firsts[seen.to] = min(seen.first_seen_at, firsts.get(seen.to, seen.first_seen_at))
+        return firsts
 
     def _is_news(self, seen: TransferSeen, now_s: float) -> bool:
         known = self._known.get(seen.transfer)
@@ -152,17 +168,36 @@ class UnminedTransfers:
         return True
 
     def _remember(self, known: _Known) -> None:
-        self._known[known.seen.transfer] = known
-        for outpoint in known.seen.spends:
-            self._by_outpoint[outpoint].add(known.seen.transfer)
+        seen, tx = known.seen, _tx(known.seen)
+        self._known[seen.transfer] = known
+        if tx not in self._by_tx:
+            for outpoint in seen.spends:
+                self._by_outpoint[outpoint].add(tx)
+        self._by_tx[tx][seen.transfer] = None
 
     def _forget(self, name: str) -> None:
         known = self._known.pop(name, None)
-        for outpoint in known.seen.spends if known else ():
+        if known is None:
+            return
+        tx = _tx(known.seen)
+        del self._by_tx[tx][name]
+        if self._by_tx[tx]:
+            return
+        del self._by_tx[tx]
+        for outpoint in known.seen.spends:
             rivals = self._by_outpoint[outpoint]
-            rivals.discard(name)
+            rivals.discard(tx)
             if not rivals:
                 del self._by_outpoint[outpoint]
+
+
+def _other_use(seen: TransferSeen, found: Unmined) -> tuple[str, str] | None:
+    """Give an outpoint of a transfer that another waiting transaction spends, and which one."""
+    for outpoint in seen.spends:
+        user = found.spent.get(outpoint)
+        if user is not None and user != _tx(seen):
+            return outpoint, user
+    return None
 
 
 def _tx(seen: TransferSeen) -> str:

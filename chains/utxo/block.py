@@ -21,8 +21,8 @@ from chains.utxo.height import height_in_coinbase
 from chains.utxo.merkle import merkle_root, shown
 from chains.utxo.rules import BlockRules
 from chains.utxo.sizes import read_size
-from chains.utxo.spent import SPENDS_MAX, SpentOutpoints, outpoints_at
-from chains.utxo.transactions import Walked, walk
+from chains.utxo.spent import SpentOutpoints, outpoints_at, spends_max
+from chains.utxo.transactions import Walked, past_inputs, walk
 
 #: What a node's own reader takes at most. **Source**: Bitcoin Core serialize.h, MAX_SIZE.
 BLOCK_BYTES_MAX: Final = 0x0200_0000
@@ -31,8 +31,8 @@ BLOCK_BYTES_MAX: Final = 0x0200_0000
 class Paid(Struct, frozen=True, kw_only=True):
     """One output to a watched script. Its position in a transfer's name is `out:<index>`.
 
-    `spends` are the outpoints (`<txid>:<n>`) of its transaction, at most `SPENDS_MAX` of them, none of
-    a coinbase. **Units**: `amount` in satoshi.
+    `spends` are the outpoints (`<txid>:<n>`) of its transaction, none of a coinbase; of many only the
+    first (`spends_max`). **Units**: `amount` in satoshi.
     """
 
     txid: str
@@ -116,14 +116,18 @@ def _past_work(data: bytes, header: RawHeader, rules: BlockRules) -> int:
     return HEADER_BYTES
 
 
+def _named_spends(data: bytes, inputs_at: int) -> tuple[str, ...]:
+    _, outputs_at = past_inputs(data, inputs_at)
+    outputs, _ = read_size(data, outputs_at)
+    return tuple(outpoints_at(data, inputs_at, at_most=spends_max(outputs)))
+
+
 def _told(data: bytes, header: RawHeader, found: Walked, rules: BlockRules) -> RawBlock:
     spends: dict[int, tuple[str, ...]] = {0: ()}
     paid = []
     for hit in found.hits:
         if hit.place not in spends:
-            spends[hit.place] = tuple(
-                outpoints_at(data, found.inputs_at[hit.place], at_most=SPENDS_MAX)
-            )
+            spends[hit.place] = _named_spends(data, found.inputs_at[hit.place])
         paid.append(
             Paid(
                 txid=shown(found.txids[hit.place]),

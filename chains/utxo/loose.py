@@ -16,7 +16,7 @@ from chains.utxo.block import Paid
 from chains.utxo.merkle import double_sha256, shown
 from chains.utxo.rules import BlockRules
 from chains.utxo.sizes import read_size
-from chains.utxo.spent import SPENDS_MAX, outpoints_at
+from chains.utxo.spent import outpoints_at, spends_max
 from chains.utxo.transactions import (
     AMOUNT_BYTES,
     LOCK_TIME_BYTES,
@@ -63,7 +63,7 @@ def _read(data: bytes, rules: BlockRules) -> LooseTransaction:
         raise AnswerRefused(message)
     txid = shown(double_sha256(data[:VERSION_BYTES] + data[inputs_at:end] + lock_time))
     spends = outpoints_at(data, inputs_at)
-    first = tuple(spends[:SPENDS_MAX])
+    first = tuple(spends[: spends_max(len(outputs))])
     pays = [
         Paid(txid=txid, index=index, script=script, amount=amount, coinbase=False, spends=first)
         for index, (amount, script) in enumerate(outputs)

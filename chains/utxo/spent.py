@@ -15,6 +15,15 @@ from chains.utxo.transactions import OUTPOINT_BYTES, SEQUENCE_BYTES
 #: A transaction of thousands of inputs must fit into a message several times over. One spent input is
 #: enough to prove that it cannot come back; of one that is longer only these are followed.
 SPENDS_MAX: Final = 1_000
+#: Every output to us is a message of its own that names what its transaction spends. A standard
+#: transaction may have a thousand inputs and a thousand outputs at once, and would become 70 MB of
+#: messages: so many outpoints are named by all of its outputs together.
+_NAMED_BY_ALL_MAX: Final = 20_000
+
+
+def spends_max(outputs: int) -> int:
+    """Give how many outpoints a transfer names, one at least. It hangs on the transaction alone."""
+    return max(1, min(SPENDS_MAX, _NAMED_BY_ALL_MAX // outputs))
 
 
 def outpoints_at(data: bytes, at: int, *, at_most: int | None = None) -> list[str]:

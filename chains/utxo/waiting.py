@@ -100,7 +100,7 @@ class Waiting:
         ours = [Sighted(paid, at) for paid in found.pays if paid.script in watched]
         if ours:
             self._sights[found.txid] = ours
-        self._rivals |= dict.fromkeys(set(found.spends).intersection(outpoints), found.txid)
+        self._rivals |= {one: found.txid for one in found.spends if one in outpoints}
 
     def _to_read_again(self, watched: WatchedAddresses) -> list[str]:
         """Name what pays addresses that came to be watched since the last listing."""

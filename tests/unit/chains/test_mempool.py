@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import KeysView
+import time
+from collections.abc import Iterator, KeysView
+from contextlib import contextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from chains.errors import NodeUnavailable
 from chains.line import Taken
@@ -337,3 +340,69 @@ def test_what_a_block_spends_is_not_listed_while_nothing_waits() -> None:
     block = taken(source, spent=Costly())
     assert unmined.settle(block) == []
     assert not unmined.contested_by(block)
+
+
+async def test_a_flood_of_small_payments_does_not_keep_blocks_waiting():
+    flood = [Pay(f"dust{number}", US) for number in range(200)]
+    story = await waiting(*flood, mempool_facts_a_step=10)
+    await story.until(TransferSeen)
+    header = story.source.mine(Pay("mined", OTHER))
+    await story.covers(header.height, steps_max=4)
+    await pass_s(story, 20)
+    assert len(story.of(TransferSeen)) == len(flood) + 1
+
+
+@contextmanager
+def time_limit_s(seconds: float) -> Iterator[None]:
+    began = time.process_time()
+    yield
+    assert time.process_time() - began < seconds
+
+
+def of_many(inputs: int, outputs: int, *, tx: str = "many") -> list[TransferSeen]:
+    """One transaction that spends and pays us often."""
+    source = ScriptedSource(StoppedClock())
+    source.mempool = []
+    one = source._seen(Pay(tx, US), None, FoundBy.MEMPOOL)
+    spends = tuple(f"{tx_id('coin')}:{number}" for number in range(inputs))
+    return [
+        replace(one, transfer=transfer_id(CHAIN, tx_id(tx), f"out:{number}"), spends=spends)
+        for number in range(outputs)
+    ]
+
+
+class Counted(dict[str, str]):
+    """What the mempool spends, and how often it was asked."""
+
+    asked = 0
+
+    def get(self, *key: str) -> str | None:
+        self.asked += 1
+        return super().get(*key)
+
+
+def test_a_transaction_of_many_inputs_and_outputs_costs_as_many_steps_as_it_has():
+    """Once for all of its transfers: a thousand by a thousand took the watcher's only thread for minutes."""
+    unmined = UnminedTransfers(again_s=600, transfers_max=10_000)
+    many = of_many(300, 300)
+    with time_limit_s(2.0):
+        for look in range(20):
+            unmined.compare(Unmined(transfers=many), float(look), facts_max=1_000)
+    assert (len(unmined), len(unmined.outpoints)) == (300, 300)
+    nothing = Counted()
+    assert unmined.compare(Unmined(spent=nothing), 30.0, facts_max=1_000) == []
+    assert nothing.asked == 300
+    spent = {f"{tx_id('coin')}:299": tx_id("thief")}
+    gone = unmined.compare(Unmined(spent=spent), 31.0, facts_max=1_000)
+    assert {fact.transfer for fact in gone} == {seen.transfer for seen in many}
+    assert (len(unmined), len(unmined.outpoints)) == (0, 0)
+
+
+def test_what_a_block_makes_impossible_is_all_of_a_transaction():
+    unmined = UnminedTransfers(again_s=600, transfers_max=10_000)
+    many = of_many(3, 4)
+    unmined.compare(Unmined(transfers=many), 0.0, facts_max=1_000)
+    source = ScriptedSource(StoppedClock())
+    block = taken(source, spent={f"{tx_id('coin')}:1": tx_id("thief")})
+    assert [fact.transfer for fact in unmined.settle(block)] == [seen.transfer for seen in many]
+    assert (len(unmined), len(unmined.outpoints)) == (0, 0)

@@ -1,7 +1,8 @@
 """What a block spends is told when it is asked for, and bounded where it is written into a message."""
 
 from chains.utxo.block import read_block
-from chains.utxo.spent import SPENDS_MAX
+from chains.utxo.loose import read_loose
+from chains.utxo.spent import SPENDS_MAX, spends_max
 from tests.parts.utxo_blocks import EASY_BITCOIN, P2TR, block_of, coinbase, outpoint, pay
 
 
@@ -25,3 +26,14 @@ def test_a_transaction_of_thousands_of_inputs_names_the_first_ones():
     assert len(found.paid[0].spends) == SPENDS_MAX
     assert len(found.spent) == SPENDS_MAX + 5
     assert set(found.paid[0].spends) < set(found.spent)
+
+
+def test_all_outputs_of_a_transaction_together_name_a_bounded_number_of_outpoints():
+    """A standard transaction of a thousand by a thousand would become 70 MB of messages."""
+    many = pay(*(outpoint(n) for n in range(1_000)), to=[(1, P2TR)] * 1_000)
+    found = read_block(block_of([coinbase(300), many]), EASY_BITCOIN, {P2TR})
+    assert sum(len(one.spends) for one in found.paid) == 20_000
+    assert [one.spends for one in read_loose(many.full(), EASY_BITCOIN).pays] == [
+        one.spends for one in found.paid
+    ]
+    assert (spends_max(1), spends_max(200), spends_max(100_000)) == (1_000, 100, 1)
