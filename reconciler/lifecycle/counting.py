@@ -227,7 +227,8 @@ def _completing_dust(
     """Give the dust if it completes the sum, else nothing: it is stored and not counted."""
     if not dust:
         return ()
-    alive = [t for t in (*counted, *dust) if t.is_final or still_pending(terms, t, moment)]
-    without = sum(t.share for t in alive if t not in dust)
-    whole = sum(t.share for t in alive)
-    return dust if without < terms.least_enough <= whole else ()
+    without, more = (
+        sum(t.share for t in some if t.is_final or still_pending(terms, t, moment))
+        for some in (counted, dust)
+    )
+    return dust if without < terms.least_enough <= without + more else ()
