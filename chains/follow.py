@@ -114,6 +114,7 @@ class Follower:
         self._blind_since = clock.now()
         self._blind: str | None = None
         self._held: str | None = None
+        self._early: str | None = None
 
     async def next_step(self) -> Step:
         """Wait for and give the next facts; see the port. Only `Fatal` comes out."""
@@ -155,7 +156,7 @@ class Follower:
             look_ups_open=self._side.open_look_ups,
             retracted_total=self._retracted_total,
             failures_in_a_row=self._failures,
-            held=self._held or self._blind,
+            held=self._held or self._blind or self._early,
         )
 
     async def _turn(self) -> Step | None:
@@ -251,7 +252,13 @@ class Follower:
 
     async def _read_first(self, head: Head) -> None:
         start = self._start_at or 0
-        if head.header.height >= start:
+        if head.header.height < start:
+            self._early = (
+                f"{self._source.chain} is to be read from block {start} (start_at), and its node has "
+                f"blocks up to {head.header.height}"
+            )
+        else:
+            self._early = None
             headers = [await self._source.header_at(start)]
             self._ready.extend(await self._spans.singly(headers, self._watched))
 

@@ -44,6 +44,8 @@ APPEND_LASTS_MAX: Final = {"kafka": timedelta(seconds=20), "sql": timedelta(seco
 
 SQLITE: Final = "sqlite+aiosqlite"
 POSTGRESQL: Final = "postgresql+asyncpg"
+#: Schemes of what takes no password, no path and no usual port.
+_BARE: Final = frozenset({"zmq+tcp"})
 _DATABASES: Final = (SQLITE, POSTGRESQL)
 
 
@@ -259,10 +261,14 @@ def _refuse_urls(path: str, urls: list[Secret], schemes: Sequence[str], reader: 
         try:
             parts = urlsplit(url.reveal())
             usable = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+            if parts.scheme in _BARE:
+                bare = f"{parts.scheme}://{parts.netloc}"
+                usable &= bool(parts.port) and "@" not in bare and url.reveal() == bare
         except ValueError:
             usable = False
         if not usable:
-            expected = " or ".join(f"{scheme}://" for scheme in schemes)
+            ends = {scheme: "host:port" if scheme in _BARE else "" for scheme in schemes}
+            expected = " or ".join(f"{scheme}://{end}" for scheme, end in ends.items())
             raise reader.refusal(f"{path}[{number}]", f"expected {expected}")
     if len(set(urls)) != len(urls):
         raise reader.refusal(path, "names a node twice: a second node has to be another one")

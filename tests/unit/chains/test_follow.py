@@ -65,6 +65,24 @@ async def test_the_start_tells_what_the_nodes_are_blind_to():
     assert [seen.blind_spots for seen in told] == [("no node traces calls",)]
 
 
+async def test_a_start_that_lies_ahead_of_the_node_is_said_until_the_chain_is_there():
+    """A number with a digit too many, or a node that still reads old blocks: silence would look well."""
+    story = Story()
+    story.source.mine(blocks=3)
+    loop = story.begin(start_at=5)
+    held: list[str] = []
+
+    async def wait(_: float) -> None:
+        held.append(loop.status().held or "")
+        story.source.mine(blocks=2)
+
+    story.source.wait_for_change = wait
+    assert (await story.step()).watermark.height == 5
+    assert "block 5" in held[0]
+    assert "blocks up to 3" in held[0]
+    assert loop.status().held is None
+
+
 async def test_begins_at_start_at_and_covers_every_block_in_order():
     story = Story()
     story.source.mine(blocks=20)

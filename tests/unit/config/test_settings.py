@@ -585,7 +585,10 @@ def test_no_end_waits_for_a_balance_that_nobody_tells(tmp_path, nodes, waits_s):
     ("key", "url", "words"),
     [
         ("rpc", "esplora+ftp://x", "expected http:// or https:// or esplora+http://"),
-        ("ws", "wss://127.0.0.1", "expected zmq+tcp://"),
+        ("ws", "wss://127.0.0.1", "expected zmq+tcp://host:port"),
+        ("ws", "zmq+tcp://127.0.0.1", "expected zmq+tcp://host:port"),
+        ("ws", "zmq+tcp://127.0.0.1:28332/", "expected zmq+tcp://host:port"),
+        ("ws", "zmq+tcp://shop:word@127.0.0.1:28332", "expected zmq+tcp://host:port"),
         ("second_rpc", "zmq+tcp://127.0.0.1:28332", "expected http://"),
     ],
 )
