@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -35,6 +35,9 @@ from chains.observe import Observer
 from schemas.caip import ChainName
 
 T = TypeVar("T")
+
+#: What a server of web pages, or of another interface, says of a posted question.
+_NO_SUCH_PLACE: Final = frozenset({404, 405})
 
 
 class Question(Struct, frozen=True):
@@ -153,6 +156,8 @@ def _answers_of(answer: HttpAnswer, *, many: bool) -> list[RpcAnswer]:
     if any(one.error is not None for one in answers):
         return answers
     message = f"the node answers HTTP {answer.status}"
+    if answer.status in _NO_SUCH_PLACE:
+        message += ": nothing at this URL speaks JSON-RPC"
     if many and answer.status < SERVER_FAILED:
         return [RpcAnswer(error=RpcError(message=message))]
     raise NodeUnavailable(message)

@@ -141,6 +141,14 @@ FAULTS = [
 ]
 
 
+@pytest.mark.parametrize("code", [404, 405])
+async def test_a_server_of_something_else_is_named_as_such(servers, node, code):
+    """An explorer's URL in place of a node's."""
+    servers[0].say(status(code))
+    with pytest.raises(NodeUnavailable, match="nothing at this URL speaks JSON-RPC"):
+        await node.ask("eth_test", 1)
+
+
 @pytest.mark.parametrize(("reply", "kind"), FAULTS)
 async def test_every_fault_of_a_node_is_an_error_of_ours(servers, node, reply, kind):
     servers[0].say(reply)
