@@ -54,6 +54,8 @@ _BLOCKS_AT_ONCE: Final = 4
 #: Transactions are read from the mempool in such portions, and no more of them in one look.
 _PORTION: Final = 50
 _READ_A_LOOK: Final = 2_000
+#: A node that answers slowly must not keep blocks waiting: what is left is read at the next look.
+_LOOK_S: Final = 3.0
 _POLL_S: Final = 1.0
 
 
@@ -345,10 +347,12 @@ class UtxoSource:
         client, waiting = self._client(node), self._waiting
         waiting.listed(await client.waiting(), watched)
         failed: list[str] = []
+        until_s = self._clock.monotonic_s() + _LOOK_S
         for _ in range(_READ_A_LOOK // _PORTION):
             heed_cancellation()
             names = waiting.next_unread(_PORTION)
-            if not names:
+            if not names or self._clock.monotonic_s() > until_s:
+                waiting.put_back(names)
                 break
             found = await client.transactions(names)
             for name, one in zip(names, found, strict=True):

@@ -7,17 +7,19 @@ lie in `test_utxo_source_lies.py`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
 
 from chains.catalog import load_catalogue
-from chains.errors import NodeUnavailable, Retryable, Unsupported
+from chains.errors import ChainError, NodeUnavailable, Retryable, Unsupported
 from chains.port import BlockRead, ChainSource, Unmined
 from chains.registry import open_source
 from chains.utxo.address import parse
+from chains.utxo.core import CoreClient
+from chains.utxo.loose import LooseTransaction
 from schemas.facts import LookedUpState
 from tests.parts.btcd.node import Btcd
 from tests.parts.chain_stand import (
@@ -367,6 +369,27 @@ async def test_waiting_payment_is_seen_as_it_will_be_mined_but_for_its_block(sta
         (one.transfer, one.amount, one.spends) for one in waiting
     ]
     assert list(await pending(stand, ours)) == []
+
+
+async def test_slow_node_keeps_blocks_waiting_for_no_longer_than_a_look(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+):
+    """What a look has no time for is read at the next ones."""
+    ours = stand.script.new_address()
+    names = [stand.script.pay_coin(ours, amount) for amount in range(1, 5)]
+    read = CoreClient.transactions
+
+    async def slowly(
+        client: CoreClient, asked: Sequence[str]
+    ) -> list[LooseTransaction | ChainError]:
+        stand.clock.passed_s += 4.0
+        return await read(client, asked)
+
+    monkeypatch.setattr(CoreClient, "transactions", slowly)
+    monkeypatch.setattr("chains.utxo.source._PORTION", 1)
+    for seen in range(1, len(names) + 1):
+        assert len(await pending(stand, ours)) == seen
+    assert stand.clock.passed_s < 4.0 * len(names) + 1
 
 
 async def test_first_sight_is_kept_while_a_payment_waits(stand: Stand):
