@@ -105,7 +105,7 @@ WAYS: dict[str, dict[str, bool]] = {
 def wait_for(source: ChainSource, timeout_s: float) -> None:
     """Say how long the first node of a source may take from now on."""
     node = source._pool.nodes[0]  # type: ignore[attr-defined]
-    node._limits = replace(LIMITS, timeout_s=timeout_s)
+    node.limits = replace(LIMITS, timeout_s=timeout_s)
 
 
 def lie(node: DevnetNode, source: ChainSource, fault: AnyFault) -> None:

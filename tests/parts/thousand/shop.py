@@ -14,7 +14,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from reconciler.storage.engine import make_engine
-from reconciler.stream.promise import Lane, Outgoing, partition_of
+from reconciler.stream.promise import Lane, Outgoing, StreamUnavailable, partition_of
 from reconciler.stream.sql import SqlStream
 
 EVENTS = "payment-events"
@@ -22,6 +22,7 @@ EXCEPTIONS = "payment-exceptions"
 REJECTED = "orders-rejected"
 PARTITIONS = {EVENTS: 6, EXCEPTIONS: 1, REJECTED: 1}
 ORDERS_PARTITIONS = 3
+APPENDS_MAX = 5
 
 
 class Told:
@@ -176,7 +177,19 @@ class SqlShop(Shop):
             value=json.dumps(body).encode(),
             headers=(("ce_type", kind.encode()),),
         )
-        await self._writer.append([message])
+        await self._append(message)
+
+    async def _append(self, message: Outgoing) -> None:
+        """Write, and again where a busy database let nobody in: then nothing was changed."""
+        for attempt in range(1, APPENDS_MAX + 1):
+            try:
+                await self._writer.append([message])
+            except StreamUnavailable:
+                if attempt == APPENDS_MAX:
+                    raise
+                await asyncio.sleep(1)
+            else:
+                return
 
     async def listen(self) -> None:
         await self._hear(self.told, self._next)
