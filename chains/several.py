@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from chains.clock import Clock
-from chains.errors import ChainError, Retryable, Unsupported
+from chains.errors import ChainError, NodeUnavailable, Retryable, Unsupported
 from chains.http_node import HttpNode
 from chains.pool import RpcPool
 from chains.port import Head, Header
+from schemas.caip import ChainName
 
 T = TypeVar("T")
 
@@ -43,6 +44,25 @@ class NewestHead:
     def _is_old(self, head: Head) -> bool:
         """Tell a head that should have been followed by others: its node lags or stands still."""
         return (self._clock.now() - head.header.time).total_seconds() > self._old_s
+
+
+async def greet_all(
+    pool: RpcPool, ask: Callable[[HttpNode], Awaitable[object]], chain: ChainName
+) -> None:
+    """Ask every node something at the start; those that do not answer may come later.
+
+    **Raises**: `WrongChain` and whatever else is `Fatal`; the last `Retryable` when no node answers.
+    """
+    failure: ChainError | None = None
+    answered = False
+    for node in pool.nodes:
+        try:
+            await pool.ask_one(node, ask)
+            answered = True
+        except Retryable as error:
+            failure = error
+    if not answered:
+        raise failure or NodeUnavailable(f"chain {chain}: no node answers")
 
 
 async def find_anywhere(pool: RpcPool, ask: Callable[[HttpNode], Awaitable[T | None]]) -> T | None:

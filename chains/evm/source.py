@@ -23,7 +23,6 @@ from chains.errors import (
     ChainError,
     NodeBehind,
     NodeBusy,
-    NodeUnavailable,
     Retryable,
     Unsupported,
     WrongChain,
@@ -41,7 +40,7 @@ from chains.observe import Observer, nobody
 from chains.pool import RpcPool
 from chains.port import BlockRead, Head, Header, Unmined, WatchedAddresses
 from chains.rpc import RpcNode
-from chains.several import NewestHead, find_anywhere, has_witness
+from chains.several import NewestHead, find_anywhere, greet_all, has_witness
 from chains.told import told
 from schemas.amounts import BaseUnits
 from schemas.caip import AssetName, ChainName
@@ -113,16 +112,7 @@ class EvmSource:
         if self._started:
             return
         await _import_web3()
-        answered = 0
-        failure: ChainError | None = None
-        for node in self._pool.nodes:
-            try:
-                await self._pool.ask_one(node, lambda node: self._client(node).learn_traces())
-                answered += 1
-            except Retryable as error:
-                failure = error
-        if not answered:
-            raise failure or NodeUnavailable(f"chain {self.chain}: no node answers")
+        await greet_all(self._pool, lambda node: self._client(node).learn_traces(), self.chain)
         await self._compare_decimals()
         self._started = True
 

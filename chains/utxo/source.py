@@ -19,7 +19,6 @@ from chains.errors import (
     AnswerRefused,
     ChainError,
     NodeBehind,
-    NodeUnavailable,
     Retryable,
     Unsupported,
 )
@@ -29,7 +28,7 @@ from chains.observe import Observer, nobody
 from chains.pool import RpcPool
 from chains.port import BlockRead, Head, Header, Unmined, WatchedAddresses
 from chains.rpc import RpcNode
-from chains.several import NewestHead, find_anywhere, has_witness
+from chains.several import NewestHead, find_anywhere, greet_all, has_witness
 from chains.told import told
 from chains.typed import find_hash
 from chains.utxo import pushes
@@ -119,16 +118,7 @@ class UtxoSource:
 
         **Raises**: `WrongChain`; `Retryable` when no node answers.
         """
-        answered = 0
-        failure: ChainError | None = None
-        for node in self._pool.nodes:
-            try:
-                await self._pool.ask_one(node, self._pool.identify)
-                answered += 1
-            except Retryable as error:
-                failure = error
-        if not answered:
-            raise failure or NodeUnavailable(f"chain {self._chain}: no node answers")
+        await greet_all(self._pool, self._pool.identify, self._chain)
 
     async def close(self) -> None:
         """Release connections. May be called twice."""
