@@ -12,6 +12,8 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from chains.at_once import first_good
 from chains.catalog import Catalogue
 from chains.clock import Clock
@@ -46,7 +48,7 @@ from chains.utxo.waiting import Waiting
 from schemas.amounts import BaseUnits
 from schemas.caip import AssetName, ChainName
 from schemas.facts import LookedUpState, TransactionLookedUp, TransferSeen
-from schemas.values import BlockRef
+from schemas.values import BlockRef, split_transfer_id
 
 #: A raw block is a few MB and more in hex: so many are read at once in a long span.
 _BLOCKS_AT_ONCE: Final = 4
@@ -297,7 +299,13 @@ class UtxoSource:
     def _transfers(
         self, block: RawBlock, header: Header, node: str, ignored: Counter[str]
     ) -> list[TransferSeen]:
-        return transfers_of(block.paid, self._telling(header, node, ignored))
+        found = transfers_of(block.paid, self._telling(header, node, ignored))
+        return [self._since_it_waited(seen) for seen in found]
+
+    def _since_it_waited(self, seen: TransferSeen) -> TransferSeen:
+        """Give a mined transfer with its first sight in the mempool, if there was one."""
+        at = self._waiting.first_sight(split_transfer_id(seen.transfer)[1])
+        return seen if at is None else replace(seen, first_seen_at=min(at, seen.first_seen_at))
 
     def _telling(self, header: Header, node: str, ignored: Counter[str]) -> Telling:
         return Telling(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from typing import Final
 
 from msgspec import Struct
 
@@ -17,6 +18,9 @@ from chains.port import WatchedAddresses
 from chains.utxo.block import Paid
 from chains.utxo.loose import LooseTransaction
 from chains.utxo.told_header import hash_of
+
+#: So many first sights are kept of transactions that paid us and wait no longer.
+LEFT_MAX: Final = 100_000
 
 
 class Sighted(Struct, frozen=True):
@@ -41,12 +45,18 @@ class Waiting:
         self._sights: dict[str, list[Sighted]] = {}
         self._rivals: dict[str, str] = {}
         self._unread: dict[str, None] = {}
+        self._left: dict[str, datetime] = {}
         self._watched = 0
 
     @property
     def sights(self) -> Iterable[Sighted]:
         """Everything that waits and pays a watched script."""
         return (sighted for found in self._sights.values() for sighted in found)
+
+    def first_sight(self, txid: str) -> datetime | None:
+        """Tell when a transaction that pays us was first seen to wait, also when it does no longer."""
+        read = self._read.get(txid)
+        return self._left.get(txid) if read is None else read.at
 
     def rivals(self, outpoints: Collection[str]) -> dict[str, str]:
         """Give which waiting transaction spends each of these outpoints."""
@@ -62,8 +72,11 @@ class Waiting:
         """
         present = set(names)
         for gone in self._read.keys() - present:
-            del self._read[gone]
-            self._sights.pop(gone, None)
+            at = self._read.pop(gone).at
+            if self._sights.pop(gone, None):
+                self._left[gone] = at
+        while len(self._left) > LEFT_MAX:
+            del self._left[next(iter(self._left))]
         self._rivals = {one: name for one, name in self._rivals.items() if name in present}
         queue = dict.fromkeys(self._to_read_again(watched))
         unread = [name for name in names if name not in self._read]

@@ -404,6 +404,18 @@ async def test_first_sight_is_kept_while_a_payment_waits(stand: Stand):
     assert seen == {5: NOON, 6: later}
 
 
+async def test_mined_payment_has_the_first_sight_that_it_had_while_it_waited(stand: Stand):
+    """Whatever the loop remembers: more may wait than it announces."""
+    ours = stand.script.new_address()
+    stand.script.pay_coin(ours, 5)
+    await pending(stand, ours)
+    stand.clock.moment = NOON + timedelta(minutes=5)
+    stand.script.mine()
+    await pending(stand, ours)
+    (seen,) = (await stand.read(ours)).transfers
+    assert seen.first_seen_at == NOON
+
+
 async def test_address_that_is_watched_later_finds_what_waited_before(stand: Stand):
     one, other = stand.script.new_address(), stand.script.new_address()
     stand.script.pay_many([(one, 5), (other, 6)])

@@ -87,3 +87,25 @@ def test_who_spends_what_was_asked_about_is_told_while_it_waits():
     assert waiting.rivals(()) == {}
     waiting.listed([], WATCHED)
     assert waiting.rivals(asked) == {}
+
+
+def test_first_sight_of_what_paid_us_outlives_its_waiting():
+    waiting, ours, theirs = Waiting(), loose(5, OURS), loose(6, THEIRS)
+    waiting.listed([ours.txid, theirs.txid], WATCHED)
+    for each in (ours, theirs):
+        waiting.take(each, NOON, WATCHED, ())
+    assert waiting.first_sight(ours.txid) == NOON
+    waiting.listed([], WATCHED)
+    assert waiting.first_sight(ours.txid) == NOON
+    assert waiting.first_sight(theirs.txid) is None
+    assert waiting.first_sight("12" * 32) is None
+
+
+def test_first_sights_are_kept_up_to_a_number(monkeypatch):
+    monkeypatch.setattr("chains.utxo.waiting.LEFT_MAX", 2)
+    waiting, many = Waiting(), [loose(number, OURS) for number in range(1, 5)]
+    for each in many:
+        waiting.listed([each.txid], WATCHED)
+        waiting.take(each, NOON, WATCHED, ())
+    waiting.listed([], WATCHED)
+    assert [waiting.first_sight(each.txid) for each in many] == [None, None, NOON, NOON]
