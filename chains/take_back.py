@@ -49,6 +49,9 @@ class TakeBack:
             found = await self._walk(theirs, self._line.bottom)
             while not found.is_ours and await self._remember_more(tip):
                 found = await self._walk(theirs, self._line.bottom)
+        # The block below the first of ours is known by name alone: somebody has to have spoken for it.
+        while found.left.height <= self._line.bottom and await self._remember_more(tip):
+            pass
         self.released = False
         return found
 

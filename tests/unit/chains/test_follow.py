@@ -800,6 +800,26 @@ async def test_blocks_that_are_no_longer_held_in_memory_are_taken_back_as_any_ot
     assert min(story.source.reads) == 10, "what stands is not read again"
 
 
+@pytest.mark.parametrize("depth", range(1, 31))
+async def test_a_branch_may_part_at_any_block_also_at_the_one_below_the_oldest_held(depth: int):
+    story = Story(limit=3)
+    story.source.mine(blocks=9)
+    story.begin()
+    story.watch(US)
+    await story.covers(9)
+    for number in range(30):
+        story.source.mine(Pay(f"p{number}", US))
+        await story.covers(story.source.height)
+    story.source.fork(depth, *([Pay(f"q{number}", US)] for number in range(depth + 1)))
+    story.source.second_node_agrees = True
+    story.source.reads.clear()
+    await story.covers(40)
+    standing, covered = applied(story.steps)
+    assert covered == (40, story.source.tip.hash)
+    assert len(standing) == 31
+    assert min(story.source.reads) == 40 - depth, "what stands is not read again"
+
+
 async def test_one_word_of_a_person_is_enough_however_deep_it_goes():
     story = Story(limit=3)
     loop = story.begin()
