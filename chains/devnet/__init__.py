@@ -41,10 +41,10 @@ are digits in quotes. What one transaction does beyond the plain verbs is a `Cal
 An omitted transaction holds up the later ones of its sender, as a nonce does on any chain.
 """
 
+from chains.devnet.branching import MinedBlock
 from chains.devnet.calls import Call, How, Payment, RawLog, Step, TokenMove
 from chains.devnet.chain import DevnetChain
 from chains.devnet.devnet import Devnet
-from chains.devnet.mining import MinedBlock
 from chains.devnet.utxo import Pay, Spend, UtxoChain
 
 __all__ = [

@@ -9,37 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from chains.devnet.blocks import Block
+from chains.devnet.branching import BranchingChain, MinedBlock
 from chains.devnet.execution import Rules
 from chains.devnet.hexadecimal import ScriptError, bytes_of, data, hash_bytes
 from chains.devnet.ledger import nonce_key
 from chains.devnet.mempool import Mempool
 from chains.devnet.scripted import Transaction
-from chains.devnet.tree import Change
+from chains.devnet.tree import BlockTree, Change
 from chains.devnet.world import Seed, World
 
 #: As anvil: two epochs of 32 blocks behind the head, one for `safe`.
 FINALITY_LAG: Final = 64
 SAFE_LAG: Final = 32
-BLOCKS_MAX: Final = 100_000
 
 
-class MinedBlock(Struct, frozen=True, kw_only=True):
-    """What a script needs to know of a block."""
-
-    height: int
-    hash: str
-    parent_hash: str
-    time: int
-    transactions: tuple[str, ...]
-
-
-class MinedChain:
+class MinedChain(BranchingChain[Block, Transaction]):
     """One scripted chain: mempool, branches, finality."""
 
     def __init__(self, seed: Seed, rules: Rules) -> None:
+        super().__init__()
         self.world = World(seed, rules)
         self.mempool = Mempool()
         self.listeners: list[Callable[[Change[Block]], None]] = []
@@ -48,17 +37,11 @@ class MinedChain:
         self._dropped: set[bytes] = set()
         self._finalized: int | None = 0
         self._finality_lag: int | None = FINALITY_LAG
-        self._branches: list[Block] = []
 
     @property
     def chain_id(self) -> int:
         """The chain's own id."""
         return self.world.seed.chain_id
-
-    @property
-    def height(self) -> int:
-        """The head's height."""
-        return self.world.tree.head.height
 
     @property
     def finalized_height(self) -> int | None:
@@ -70,14 +53,6 @@ class MinedChain:
         """The height of the `safe` tag, between final and head."""
         final = self.finalized_height
         return None if final is None else max(final, self.height - SAFE_LAG)
-
-    def block(self, height: int | None = None) -> MinedBlock:
-        """Tell of the chain's block at a height; without one, of its head."""
-        found = self.world.tree.head if height is None else self.world.tree.at(height)
-        if found is None:
-            message = f"chain {self.chain_id} has no block {height}; its head is {self.height}"
-            raise ScriptError(message)
-        return _told(found)
 
     def finalize(self, height: int) -> None:
         """Call everything up to a height final. From now on nothing else moves finality."""
@@ -101,14 +76,11 @@ class MinedChain:
         **Units**: `time` in seconds since 1970, of the first block; it may not be before its parent.
         **Raises**: `ScriptError`.
         """
-        if not 1 <= blocks <= BLOCKS_MAX:
-            message = f"expected 1 to {BLOCKS_MAX} blocks, found {blocks}"
-            raise ScriptError(message)
-        wanted = None if transactions is None else [self._known(one) for one in transactions]
+        wanted = self._wanted(blocks, transactions)
         self._mine_one(wanted, time=time, extra_data=extra_data)
         for _ in range(blocks - 1):
             self._mine_one((), time=None, extra_data=extra_data)
-        return _told(self.world.tree.head)
+        return self._told(self.world.tree.head)
 
     def reorganise(
         self,
@@ -128,37 +100,14 @@ class MinedChain:
         **Raises**: `ScriptError`, also for a depth beyond finality unless `beyond_finalized`.
         """
         fork = self._fork_point(depth, beyond_finalized=beyond_finalized)
-        moved = {hash_bytes(tx): offset for tx, offset in (place or {}).items()}
         count = depth + 1 if length is None else length
-        if not 1 <= count <= BLOCKS_MAX or any(not 0 <= at < count for at in moved.values()):
-            message = f"expected places in 0 to {count - 1}, found {sorted(moved.values())}"
-            raise ScriptError(message)
-        away = {hash_bytes(tx) for tx in (*omit, *drop)} | set(moved)
-        tip = fork
-        for offset in range(count):
-            placed = [self.world.known(tx) for tx, at in moved.items() if at == offset]
-            tip = self._grow_again(tip, self.world.tree.at(fork.height + 1 + offset), away, placed)
+        tip = self._branch_from(fork, count, (*omit, *drop), place or {})
         self._dropped |= {hash_bytes(tx) for tx in drop}
-        self._branches.append(self.world.tree.head)
-        self._switch(tip)
-        return _told(tip)
-
-    def flip_back(self) -> MinedBlock:
-        """Make the branch that was left last the chain again; twice gives the newer one back."""
-        if not self._branches:
-            message = f"chain {self.chain_id} was never reorganised"
-            raise ScriptError(message)
-        tip = self._branches.pop()
-        self._branches.append(self.world.tree.head)
-        self._switch(tip)
-        return _told(tip)
+        return self._leave_for(tip)
 
     def rewind(self, depth: int, *, beyond_finalized: bool = False) -> MinedBlock:
         """Take the last blocks away without putting others in their place; their money waits again."""
-        fork = self._fork_point(depth, beyond_finalized=beyond_finalized)
-        self._branches.append(self.world.tree.head)
-        self._switch(fork)
-        return _told(fork)
+        return self._leave_for(self._fork_point(depth, beyond_finalized=beyond_finalized))
 
     def submit(self, tx: Transaction, *, hold: bool = False) -> str:
         """Put a transaction into the mempool; `hold` only makes it known, for `mine` or `place`."""
@@ -240,8 +189,8 @@ class MinedChain:
                 if not mined_again and not one.bridge and tx.hash not in self._dropped:
                     self.mempool.add(tx)
 
-    def _known(self, tx_hash: str) -> Transaction:
-        return self.world.known(hash_bytes(tx_hash))
+    def _known(self, tx: str) -> Transaction:
+        return self.world.known(hash_bytes(tx))
 
     def _fork_point(self, depth: int, *, beyond_finalized: bool) -> Block:
         fork = self.world.tree.at(self.height - depth) if depth >= 1 else None
@@ -260,12 +209,22 @@ class MinedChain:
             message = f"nonce too low: next nonce {mined}, tx nonce {tx.nonce}; hold it to place it"
             raise ScriptError(message)
 
+    @property
+    def _title(self) -> str:
+        return f"chain {self.chain_id}"
 
-def _told(block: Block) -> MinedBlock:
-    return MinedBlock(
-        height=block.height,
-        hash=data(block.hash),
-        parent_hash=data(block.parent_hash),
-        time=block.time,
-        transactions=tuple(data(one.transaction.hash) for one in block.executed),
-    )
+    @property
+    def _tree(self) -> BlockTree[Block]:
+        return self.world.tree
+
+    def _hash(self, tx: str) -> bytes:
+        return hash_bytes(tx)
+
+    def _told(self, block: Block) -> MinedBlock:
+        return MinedBlock(
+            height=block.height,
+            hash=data(block.hash),
+            parent_hash=data(block.parent_hash),
+            time=block.time,
+            transactions=tuple(data(one.transaction.hash) for one in block.executed),
+        )

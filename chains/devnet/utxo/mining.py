@@ -6,11 +6,12 @@ Decides which branch is the chain, what waits to be mined, and who hears of it. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from chains.devnet.branching import BranchingChain, MinedBlock
 from chains.devnet.hexadecimal import ScriptError
-from chains.devnet.mining import BLOCKS_MAX, MinedBlock
+from chains.devnet.tree import BlockTree
 from chains.devnet.utxo.blocks import Block
 from chains.devnet.utxo.mempool import NotAccepted, UtxoMempool
 from chains.devnet.utxo.transactions import Output, Transaction, hash_bytes
@@ -27,34 +28,21 @@ MINER: Final = b"\x6a\x06devnet"
 FIRST_HEIGHT: Final = 1
 
 
-class MinedUtxoChain:
+class MinedUtxoChain(BranchingChain[Block, Transaction]):
     """One scripted chain: the miners' mempool, branches, coins."""
 
     def __init__(self, seed: UtxoSeed) -> None:
+        super().__init__()
         self.world = UtxoWorld(seed)
         self.mempool = UtxoMempool(self.world, self.world.tree.head, full_rbf=True)
         self.wallet = Wallet(self.world)
         self.listeners: list[Callable[[Transaction], object]] = []
-        self._branches: list[Block] = []
         self.mine()
 
     @property
     def name(self) -> str:
         """The network's name."""
         return self.world.seed.network
-
-    @property
-    def height(self) -> int:
-        """The head's height."""
-        return self.world.tree.head.height
-
-    def block(self, height: int | None = None) -> MinedBlock:
-        """Tell of the chain's block at a height; without one, of its head. Its coinbase is left out."""
-        found = self.world.tree.head if height is None else self.world.tree.at(height)
-        if found is None:
-            message = f"{self.name} has no block {height}; its head is {self.height}"
-            raise ScriptError(message)
-        return _told(found)
 
     def mine(
         self,
@@ -70,14 +58,11 @@ class MinedUtxoChain:
         long as it is above the median of eleven. `pay_to`: an address that earns the first block's
         subsidy. **Raises**: `ScriptError`.
         """
-        if not 1 <= blocks <= BLOCKS_MAX:
-            message = f"expected 1 to {BLOCKS_MAX} blocks, found {blocks}"
-            raise ScriptError(message)
-        wanted = None if transactions is None else [self._known(one) for one in transactions]
+        wanted = self._wanted(blocks, transactions)
         self._mine_one(wanted, time=time, miner=MINER if pay_to is None else self.script_of(pay_to))
         for _ in range(blocks - 1):
             self._mine_one((), time=None, miner=MINER)
-        return _told(self.world.tree.head)
+        return self._told(self.world.tree.head)
 
     def mine_aside(self, *, worked: bool = True) -> MinedBlock:
         """Make a block behind the head that does not become the chain, for a node to stand on.
@@ -85,7 +70,9 @@ class MinedUtxoChain:
         `worked` False: its work falls short of what its own bits ask for.
         """
         tip = self.world.tree.head
-        return _told(self.world.grow(tip, self.mempool, [Output(SUBSIDY, MINER)], worked=worked))
+        return self._told(
+            self.world.grow(tip, self.mempool, [Output(SUBSIDY, MINER)], worked=worked)
+        )
 
     def reorganise(
         self,
@@ -103,38 +90,14 @@ class MinedUtxoChain:
         that number, counted from zero (it need not have been mined before: so is a transaction replaced
         by another). **Raises**: `ScriptError`.
         """
-        fork = self._fork_point(depth)
-        moved = {hash_bytes(tx): offset for tx, offset in (place or {}).items()}
         count = depth + 1 if length is None else length
-        if not 1 <= count <= BLOCKS_MAX or any(not 0 <= at < count for at in moved.values()):
-            message = f"expected places in 0 to {count - 1}, found {sorted(moved.values())}"
-            raise ScriptError(message)
-        away = {hash_bytes(tx) for tx in (*omit, *drop)} | set(moved)
-        tip = fork
-        for offset in range(count):
-            placed = [self.world.known(tx) for tx, at in moved.items() if at == offset]
-            tip = self._grow_again(tip, self.world.tree.at(fork.height + 1 + offset), away, placed)
+        tip = self._branch_from(self._fork_point(depth), count, (*omit, *drop), place or {})
         self.world.dropped |= {hash_bytes(tx) for tx in drop}
-        self._branches.append(self.world.tree.head)
-        self._switch(tip)
-        return _told(tip)
-
-    def flip_back(self) -> MinedBlock:
-        """Make the branch that was left last the chain again; twice gives the newer one back."""
-        if not self._branches:
-            message = f"{self.name} was never reorganised"
-            raise ScriptError(message)
-        tip = self._branches.pop()
-        self._branches.append(self.world.tree.head)
-        self._switch(tip)
-        return _told(tip)
+        return self._leave_for(tip)
 
     def rewind(self, depth: int) -> MinedBlock:
         """Take the last blocks away without putting others in their place; their money waits again."""
-        fork = self._fork_point(depth)
-        self._branches.append(self.world.tree.head)
-        self._switch(fork)
-        return _told(fork)
+        return self._leave_for(self._fork_point(depth))
 
     def submit(self, tx: Transaction, *, hold: bool = False) -> str:
         """Tell everybody of a transaction; `hold` only makes it known, for `mine` or `place`.
@@ -193,7 +156,7 @@ class MinedUtxoChain:
         return [Output(SUBSIDY, miner), *self.wallet.filling()]
 
     def _grow_again(
-        self, tip: Block, was: Block | None, away: set[bytes], placed: Iterable[Transaction]
+        self, tip: Block, was: Block | None, away: set[bytes], placed: list[Transaction]
     ) -> Block:
         """Make the block that stands in another's place: what it held and keeps, and what is placed.
 
@@ -220,8 +183,8 @@ class MinedUtxoChain:
             self.wallet.learn(block)
         self.mempool.follow(tip)
 
-    def _known(self, txid: str) -> Transaction:
-        return self.world.known(hash_bytes(txid))
+    def _known(self, tx: str) -> Transaction:
+        return self.world.known(hash_bytes(tx))
 
     def _fork_point(self, depth: int) -> Block:
         height = self.height - depth
@@ -231,12 +194,23 @@ class MinedUtxoChain:
             raise ScriptError(message)
         return fork
 
+    @property
+    def _title(self) -> str:
+        return self.name
 
-def _told(block: Block) -> MinedBlock:
-    return MinedBlock(
-        height=block.height,
-        hash=shown(block.hash),
-        parent_hash=shown(block.parent_hash),
-        time=block.time,
-        transactions=tuple(shown(tx.txid) for tx in block.transactions[1:]),
-    )
+    @property
+    def _tree(self) -> BlockTree[Block]:
+        return self.world.tree
+
+    def _hash(self, tx: str) -> bytes:
+        return hash_bytes(tx)
+
+    def _told(self, block: Block) -> MinedBlock:
+        """Tell of a block; its coinbase is left out."""
+        return MinedBlock(
+            height=block.height,
+            hash=shown(block.hash),
+            parent_hash=shown(block.parent_hash),
+            time=block.time,
+            transactions=tuple(shown(tx.txid) for tx in block.transactions[1:]),
+        )
