@@ -5,8 +5,8 @@ Talks through an `RpcPool`; knows no chain's methods. Every source of a chain us
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Generic, Protocol, TypeVar
 
 from chains.clock import Clock
 from chains.errors import ChainError, NodeUnavailable, Retryable, Unsupported
@@ -20,6 +20,48 @@ T = TypeVar("T")
 #: A head older than so many block times, and than this, is compared with those of other nodes.
 _OLD_BLOCKS: Final = 4
 _OLD_MIN_S: Final = 30.0
+
+
+class HeaderClient(Protocol):
+    """What every family's client of one node can be asked."""
+
+    async def header_at(self, height: int) -> Header:
+        """Give the header at a height. **Raises**: `NodeBehind`."""
+        ...
+
+    async def header_by_hash(self, block_hash: str) -> Header | None:
+        """Give a header by hash, or None."""
+        ...
+
+
+C = TypeVar("C", bound=HeaderClient)
+
+
+class Several(Generic[C]):
+    """Headers of one chain, asked of several nodes, each by its own client."""
+
+    def __init__(self, pool: RpcPool, clients: Mapping[int, C]) -> None:
+        self._pool = pool
+        self._clients = clients
+
+    async def header_at(self, height: int) -> Header:
+        """Give the header at a height of the node's present chain. **Raises**: `NodeBehind`."""
+        return await self._pool.read(lambda node: self._client(node).header_at(height))
+
+    async def header_by_hash(self, block_hash: str) -> Header | None:
+        """Give a header by hash, of any branch, or None when no node has such a block."""
+        return await find_anywhere(
+            self._pool, lambda node: self._client(node).header_by_hash(block_hash)
+        )
+
+    async def agree(self, header: Header) -> bool:
+        """Ask nodes other than the first that answers whether this block is on their chain."""
+        return await has_witness(
+            self._pool, lambda node: self._client(node).header_at(header.height), header
+        )
+
+    def _client(self, node: HttpNode) -> C:
+        return self._clients[id(node)]
 
 
 class NewestHead:

@@ -40,7 +40,7 @@ from chains.observe import Observer, nobody
 from chains.pool import RpcPool
 from chains.port import BlockRead, Head, Header, Unmined, WatchedAddresses
 from chains.rpc import RpcNode
-from chains.several import NewestHead, find_anywhere, greet_all, has_witness
+from chains.several import NewestHead, Several, greet_all
 from chains.told import told
 from schemas.amounts import BaseUnits
 from schemas.caip import AssetName, ChainName
@@ -56,7 +56,7 @@ _POLL_MIN_S: Final = 0.1
 _POLL_MAX_S: Final = 1.0
 
 
-class EvmSource:
+class EvmSource(Several[EvmClient]):
     """One EVM chain, seen through one or more nodes (`chains.port.ChainSource`)."""
 
     def __init__(
@@ -86,8 +86,10 @@ class EvmSource:
             RpcNode(url, chain=chain, clock=clock, observer=observer, limits=limits or NodeLimits())
             for url in http
         ]
-        self._pool = RpcPool(nodes, identify=self._identify_node, clock=clock)
-        self._clients = {id(node): EvmClient(node, Abilities()) for node in nodes}
+        super().__init__(
+            RpcPool(nodes, identify=self._identify_node, clock=clock),
+            {id(node): EvmClient(node, Abilities()) for node in nodes},
+        )
         self._heads = NewHeads(sockets[0], clock) if sockets else None
         self._reader = BlockReader(
             listed=self._listed, rule=entry.receipts_root, clock=clock, trees=self._trees
@@ -152,16 +154,6 @@ class EvmSource:
     async def head(self) -> Head:
         """Give the tip; when it is lower than one seen before, or old, ask every other node too."""
         return await self._newest.ask(self._head_of)
-
-    async def header_at(self, height: int) -> Header:
-        """Give the header at a height of the node's present chain. **Raises**: `NodeBehind`."""
-        return await self._pool.read(lambda node: self._client(node).header_at(height))
-
-    async def header_by_hash(self, block_hash: str) -> Header | None:
-        """Give a header by hash, or None when no node has such a block."""
-        return await find_anywhere(
-            self._pool, lambda node: self._client(node).header_by_hash(block_hash)
-        )
 
     async def read_block(self, header: Header, watched: WatchedAddresses) -> BlockRead:
         """Read one block by hash, whole, from one node."""
@@ -233,12 +225,6 @@ class EvmSource:
             )
         )
 
-    async def agree(self, header: Header) -> bool:
-        """Ask nodes other than the first that answers whether this block is on their chain."""
-        return await has_witness(
-            self._pool, lambda node: self._client(node).header_at(header.height), header
-        )
-
     async def wait_for_change(self, timeout_s: float) -> None:
         """Return on a pushed head, else after the poll interval."""
         if self._heads is not None and await self._heads.wait(timeout_s):
@@ -251,9 +237,6 @@ class EvmSource:
         """Say that there is none: an EVM mempool shows intentions, which decide nothing."""
         del watched, outpoints
         return None
-
-    def _client(self, node: HttpNode) -> EvmClient:
-        return self._clients[id(node)]
 
     async def _identify_node(self, node: HttpNode) -> None:
         found = await self._client(node).chain_id()

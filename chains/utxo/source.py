@@ -30,7 +30,7 @@ from chains.observe import Observer, nobody
 from chains.pool import RpcPool
 from chains.port import BlockRead, Head, Header, Unmined, WatchedAddresses
 from chains.rpc import RpcNode
-from chains.several import NewestHead, find_anywhere, greet_all, has_witness
+from chains.several import NewestHead, Several, greet_all
 from chains.told import told
 from chains.typed import find_hash
 from chains.utxo import pushes
@@ -60,7 +60,7 @@ _LOOK_S: Final = 3.0
 _POLL_S: Final = 1.0
 
 
-class UtxoSource:
+class UtxoSource(Several[UtxoClient]):
     """One Bitcoin-like chain, seen through one or more nodes (`chains.port.ChainSource`)."""
 
     def __init__(
@@ -89,7 +89,7 @@ class UtxoSource:
             )
             raise ValueError(message)
         nodes: list[HttpNode] = []
-        self._clients: dict[int, UtxoClient] = {}
+        clients: dict[int, UtxoClient] = {}
         for url in urls:
             node, client = _open(
                 url,
@@ -100,9 +100,10 @@ class UtxoSource:
                 limits=limits or NodeLimits(),
             )
             nodes.append(node)
-            self._clients[id(node)] = client
-        self._pool = RpcPool(
-            nodes, identify=lambda node: self._client(node).identify(), clock=clock
+            clients[id(node)] = client
+        super().__init__(
+            RpcPool(nodes, identify=lambda node: self._client(node).identify(), clock=clock),
+            clients,
         )
         self._newest = NewestHead(self._pool, clock=clock, block_time_s=float(entry.block_time_s))
         self._pushes = NewBlocks(pushing[0]) if pushing else None
@@ -150,16 +151,6 @@ class UtxoSource:
     async def head(self) -> Head:
         """Give the tip; when it is lower than one seen before, or old, ask every other node too."""
         return await self._newest.ask(lambda node: self._client(node).head())
-
-    async def header_at(self, height: int) -> Header:
-        """Give the header at a height of the node's present chain. **Raises**: `NodeBehind`."""
-        return await self._pool.read(lambda node: self._client(node).header_at(height))
-
-    async def header_by_hash(self, block_hash: str) -> Header | None:
-        """Give a header by hash, of any branch, or None when no node has such a block."""
-        return await find_anywhere(
-            self._pool, lambda node: self._client(node).header_by_hash(block_hash)
-        )
 
     async def read_block(self, header: Header, watched: WatchedAddresses) -> BlockRead:
         """Read one raw block by hash, whole, from one node."""
@@ -250,12 +241,6 @@ class UtxoSource:
             )
         )
 
-    async def agree(self, header: Header) -> bool:
-        """Ask nodes other than the first that answers whether this block is on their chain."""
-        return await has_witness(
-            self._pool, lambda node: self._client(node).header_at(header.height), header
-        )
-
     async def wait_for_change(self, timeout_s: float) -> None:
         """Return on a pushed block, else after the poll interval: pushes may stop without a word."""
         patience_s = min(timeout_s, self._poll_s)
@@ -277,9 +262,6 @@ class UtxoSource:
             lambda node: self._look(node, watched, outpoints),
             among=lambda node: self._client(node).shows_mempool,
         )
-
-    def _client(self, node: HttpNode) -> UtxoClient:
-        return self._clients[id(node)]
 
     async def _raw(
         self, node: HttpNode, header: Header, watched: WatchedAddresses
